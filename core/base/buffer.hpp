@@ -1,5 +1,4 @@
-// Memory that lives as long as a plan: aligned to 64 bytes, zeroed, in huge pages where it is
-// large.
+// Memory that lives as long as a plan: aligned to 64 bytes, zeroed; large memory in huge pages.
 #pragma once
 
 #include <sys/mman.h>
@@ -20,14 +19,14 @@ class Buffer {
   explicit Buffer(uint64_t bytes) {
     if (!take(bytes)) throw std::bad_alloc();
   }
-  // Nothing where this machine does not give that much: for sizes that a plugin asked for, where
-  // the caller can say whose they are.
+  // Empty if the machine cannot allocate so much memory. For sizes that a plugin requested: the
+  // caller can name the plugin in its error.
   static std::optional<Buffer> try_make(uint64_t bytes) {
     Buffer buffer;
     if (!buffer.take(bytes)) return std::nullopt;
     return buffer;
   }
-  // The same with undefined contents: of what is never used no page is ever taken.
+  // Like try_make(), with undefined contents: unused pages are never allocated.
   static std::optional<Buffer> try_make_unwritten(uint64_t bytes) {
     Buffer buffer;
     if (!buffer.take(bytes, false)) return std::nullopt;

@@ -1,5 +1,5 @@
-// Writing and reading small binary records: plans, saved state. Fixed-width, little-endian as the
-// machine is.
+// Writes and reads small binary records: plans, saved state. Fixed-width, in the machine's byte
+// order, which is little-endian.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -28,8 +28,8 @@ class ByteWriter {
   std::string& out_;
 };
 
-// Reads what ByteWriter wrote. After the first read past the end every further one fails too; ask
-// ok() at the end.
+// Reads the output of ByteWriter. After the first read past the end every later read fails too;
+// check ok() at the end.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}

@@ -5,7 +5,7 @@
 
 namespace penstock {
 
-// std::getenv, or a test's own. Returns null for a variable that is not set.
+// std::getenv, or a test's function. Returns null for a variable that is not set.
 using GetEnvironment = std::function<const char*(const char*)>;
 GetEnvironment process_environment();
 

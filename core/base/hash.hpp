@@ -1,5 +1,5 @@
-// 64-bit hash of bytes (XXH64 by Yann Collet), the same on every machine: for plugin files, plans
-// and replicated state. It finds accidents, not forgeries.
+// 64-bit hash of bytes (XXH64 by Yann Collet), equal on every machine: for plugin files, plans and
+// replicated state. It detects accidental changes, not forgeries.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace penstock {
 
-// Hash of `size` bytes at `data`, which may be null when size is 0. Chain hashes by passing the
-// last one as `seed`.
+// Hash of `size` bytes at `data`, which may be null if size is 0. To chain hashes, pass the
+// previous hash as `seed`.
 uint64_t hash64(const void* data, size_t size, uint64_t seed = 0);
 
 inline uint64_t hash64(std::string_view text, uint64_t seed = 0) {

@@ -1,9 +1,9 @@
-// A mutex, a lock and a condition variable whose use clang checks when it compiles: what a member
-// is guarded by, and what a function needs held, is written beside it, and tools/ci/check_locks.py
-// (clang -Wthread-safety) refuses code that does otherwise. Other compilers read the attributes as
-// nothing.
+// A mutex, a lock and a condition variable whose use clang checks at compile time. A member states
+// the mutex that guards it, and a function states the mutex that must be held;
+// tools/ci/check_locks.py (clang -Wthread-safety) refuses code that breaks these statements. Other
+// compilers ignore the attributes.
 //
-// No lock is handed to a function: it says PENSTOCK_REQUIRES, as a predicate does,
+// Locks are not passed to functions: a function says PENSTOCK_REQUIRES, and so does a predicate:
 //   changed_.wait(mutex_, [this]() PENSTOCK_REQUIRES(mutex_) { return ended_; });
 #pragma once
 
@@ -17,13 +17,13 @@
 #define PENSTOCK_LOCKS(attribute)
 #endif
 
-// Of a member: it is read and written with the mutex held.
+// For a member: it is read and written only while the mutex is held.
 #define PENSTOCK_GUARDED_BY(mutex) PENSTOCK_LOCKS(guarded_by(mutex))
-// Of a function: who calls it holds the mutex.
+// For a function: the caller must hold the mutex.
 #define PENSTOCK_REQUIRES(mutex) PENSTOCK_LOCKS(exclusive_locks_required(mutex))
-// Of a function: who calls it does not hold the mutex, for the function takes it.
+// For a function: the caller must not hold the mutex, because the function locks it.
 #define PENSTOCK_EXCLUDES(mutex) PENSTOCK_LOCKS(locks_excluded(mutex))
-// Of a function that the analysis cannot follow; a comment says why it is right.
+// For a function that the analysis cannot follow; a comment explains why it is correct.
 #define PENSTOCK_UNCHECKED_LOCKS PENSTOCK_LOCKS(no_thread_safety_analysis)
 
 namespace penstock {
@@ -43,13 +43,13 @@ class PENSTOCK_LOCKS(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex until its block ends, but for the time between unlock and lock.
+// Holds a mutex until the end of its block, except between unlock and lock.
 class PENSTOCK_LOCKS(scoped_lockable) Lock {
  public:
   explicit Lock(Mutex& mutex) PENSTOCK_LOCKS(acquire_capability(mutex)) : mutex_(mutex) {
     mutex_.lock();
   }
-  // Of one that is held already, as after try_lock.
+  // Takes over a mutex that is held already, for example after try_lock.
   Lock(Mutex& mutex, std::adopt_lock_t) PENSTOCK_REQUIRES(mutex) : mutex_(mutex) {}
   ~Lock() PENSTOCK_LOCKS(release_capability()) {
     if (holds_) mutex_.unlock();
@@ -71,8 +71,8 @@ class PENSTOCK_LOCKS(scoped_lockable) Lock {
   bool holds_ = true;
 };
 
-// Waits give the mutex back while they wait. Those with a predicate wait until it holds; those with
-// a time say whether it did in the end.
+// Waits release the mutex while they wait. A wait with a predicate ends when the predicate is true;
+// a wait with a time limit returns whether the predicate was true at the end.
 class Condition {
  public:
   void notify_one() { condition_.notify_one(); }
@@ -93,7 +93,7 @@ class Condition {
     condition_.wait_for(held.lock, duration);
   }
 
-  // Unchecked: that a predicate wants this very mutex is beyond the analysis of a template.
+  // Unchecked: the analysis of a template cannot see that the predicate requires this mutex.
   template <typename Holds>
   void wait(Mutex& mutex, Holds holds) PENSTOCK_REQUIRES(mutex) PENSTOCK_UNCHECKED_LOCKS {
     Held held(mutex);
@@ -113,7 +113,7 @@ class Condition {
   }
 
  private:
-  // The standard's lock around a mutex that is held, and stays so.
+  // The standard library's lock around a mutex that is held and stays held.
   struct Held {
     explicit Held(Mutex& mutex) : lock(mutex.mutex_, std::adopt_lock) {}
     ~Held() { lock.release(); }

@@ -1,4 +1,4 @@
-// Turns "no memory" into a status where others wait to hear of it.
+// Turns a failed allocation into a status, on threads whose callers wait for a status.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -7,7 +7,8 @@
 
 namespace penstock {
 
-// What `body` returns, a Status or a Result; OUT_OF_MEMORY where it throws for want of memory.
+// Returns the result of `body`, a Status or a Result; OUT_OF_MEMORY if `body` throws
+// std::bad_alloc.
 template <class Body>
 auto unless_out_of_memory(Body&& body) -> decltype(body()) {
   try {

@@ -1,11 +1,12 @@
-// Where the library or program that holds this code lies: plugins and schemes are found from there.
+// The directory of the library or program that contains this code: plugins and schemes are found
+// from there.
 #pragma once
 
 #include <filesystem>
 
 namespace penstock {
 
-// [any] Absolute, links followed; empty if the system does not tell.
+// [any] Absolute, with links followed; empty if the system does not report it.
 std::filesystem::path own_directory();
 
 }  // namespace penstock

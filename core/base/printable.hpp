@@ -1,4 +1,4 @@
-// Text from plugins, peers and files on its way to a terminal.
+// Escapes text from plugins, peers and files before it reaches a terminal.
 #pragma once
 
 #include <string>
@@ -6,20 +6,20 @@
 
 namespace penstock {
 
-// The text without what could move the cursor, forge a line or show something else than is there: a
-// line's end and a tab become spaces, control characters \xNN (those of Unicode, U+0080 to U+009F,
-// count, too), and what turns the direction of writing or takes no room \uNNNN
-// or \UNNNNNNNN.
+// The text without characters that could move the cursor, forge a line or hide text: line ends and
+// tabs become spaces; control characters (U+0080 to U+009F too) become \xNN; characters that change
+// the writing direction or have no width become \uNNNN or \UNNNNNNNN.
 std::string printable(std::string_view text);
 
-// The same for a text of several lines: their ends stay.
+// Like printable(), for a text of several lines: line ends are kept.
 std::string printable_lines(std::string_view text);
 
-// The same for a piece of text within a message, such as a key or a value: a line's end is \n
-// there, a tab \t. Every error's text that is put into a message goes through this (format_error).
+// Like printable(), for a piece of text within a message, such as a key or a value: a line end
+// becomes \n, a tab \t. Every text that is put into an error message goes through this
+// (format_error).
 std::string printable_piece(std::string_view text);
 
-// Whether it is its own printable_piece: then there is nothing to copy.
+// Whether the text equals its printable_piece, so no copy is needed.
 bool is_printable(std::string_view text);
 
 }  // namespace penstock

@@ -24,10 +24,10 @@ bool HomeProcess::is_here() const {
 Status HomeProcess::check() const {
   if (is_here()) return {};
   return failed_precondition(
-      "this process was forked from the one that opened the runtime, whose threads and connections "
-      "stayed there: a call from here would wait for ever; call from the process that opened it "
-      "(workers of a data loader only load data), or start this one anew and open a runtime of its "
-      "own");
+      "this process was forked from the process that opened the runtime, but the threads and "
+      "connections stayed there: a call from here would wait for ever; call from the process that "
+      "opened the runtime (workers of a data loader only load data), or start this process anew "
+      "and open a runtime in it");
 }
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
-// Which process this is: threads, sockets and locks of a runtime stay behind when its process
-// forks.
+// Identifies the process. When a process forks, the child does not get the threads, sockets and
+// locks of the runtime in a usable state.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -8,11 +8,11 @@
 
 namespace penstock {
 
-// [any] Remembers the process that made it.
+// [any] Remembers the process that constructed it.
 class HomeProcess {
  public:
   HomeProcess();
-  // FAILED_PRECONDITION in a process that was forked from it. Costs one load: no system call.
+  // FAILED_PRECONDITION in a forked child of that process. Costs one load and no system call.
   Status check() const;
   bool is_here() const;
 

@@ -39,7 +39,7 @@ std::string_view code_name(Code code);
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  // What could steer a terminal is escaped, but for the ends of lines.
+  // Escapes characters that could control a terminal, except line ends.
   Status(Code code, std::string message);
 
   bool ok() const { return error_ == nullptr; }

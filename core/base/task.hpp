@@ -1,4 +1,4 @@
-// Something that another thread is asked to do, and the wait for its end.
+// A task that another thread executes, and the wait for its end.
 #pragma once
 
 #include "core/base/mutex.hpp"
@@ -11,14 +11,14 @@
 
 namespace penstock {
 
-// Shared between who asks and who does it: either may let go first.
+// Shared by the requesting and the executing thread: each may release it first.
 class Task {
  public:
   explicit Task(std::function<Status()> body) : body_(std::move(body)) {}
 
-  // By the other thread, once.
+  // Called once by the executing thread.
   void carry_out() {
-    // It is for who asks to say; this thread has other work.
+    // The requesting thread reports an allocation failure; this thread continues with other work.
     Status status = unless_out_of_memory(body_);
     const Lock lock(mutex_);
     status_ = std::move(status);
@@ -30,9 +30,10 @@ class Task {
     ended_.wait(mutex_, [this]() PENSTOCK_REQUIRES(mutex_) { return done_; });
     return status_;
   }
-  // True when it ended in time; it is left to itself otherwise, and so must own what it refers to.
+  // True if the task ended in time. Otherwise it keeps running, so it must own everything it refers
+  // to.
   bool wait_for(uint64_t limit_us, Status& status) {
-    constexpr uint64_t kLongest = uint64_t{1} << 50;  // longer ones overflow the clock
+    constexpr uint64_t kLongest = uint64_t{1} << 50;  // a longer time would overflow the clock
     Lock lock(mutex_);
     if (!ended_.wait_for(mutex_, std::chrono::microseconds(std::min(limit_us, kLongest)),
                          [this]() PENSTOCK_REQUIRES(mutex_) { return done_; }))

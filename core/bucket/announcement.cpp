@@ -9,9 +9,9 @@
 namespace penstock {
 namespace {
 
-constexpr uint64_t kTurnBytes = sizeof(uint64_t);
+constexpr uint64_t kTicketBytes = sizeof(uint64_t);
 
-// What a rank says of all that it sends in a leg.
+// The flags of this rank for everything that it sends in a leg.
 uint32_t flags_of(const BucketRun& bucket, const Leg& leg) {
   const Coding& coding = *leg.coding;
   if (!leg.kind.is_dense()) return coding.nonfinite ? kWireNonfinite : 0;
@@ -26,7 +26,7 @@ void take_flags(BucketRun& bucket, const Leg& leg, uint32_t flags) {
   if ((flags & kWireNotTaken) != 0) leg.coding->compensated = false;
 }
 
-// One rank's part of the headers; then where its payloads will lie.
+// Reads one rank's part of the headers, then computes where its payloads will lie.
 Status read_part(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t rank) {
   const Announcement& announcement = leg.announcements[round];
   const MessageRun& header = *announcement.header;
@@ -89,20 +89,21 @@ void lay_out_announcement(BucketRun& bucket, Leg& leg, uint32_t round) {
   c.receive_offsets = header->receive_offsets.data();
   c.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
 
-  auto turn = make_message<TurnMessage>(bucket, coding, link, PENSTOCK_BROADCAST, PENSTOCK_UINT8);
-  turn->send = Buffer(kTurnBytes);
-  turn->receive = Buffer(kTurnBytes);
-  turn->message.send = turn->send.data();
-  turn->message.receive = turn->receive.data();
-  turn->message.count = kTurnBytes;
+  auto ticket =
+      make_message<TicketMessage>(bucket, coding, link, PENSTOCK_BROADCAST, PENSTOCK_UINT8);
+  ticket->send = Buffer(kTicketBytes);
+  ticket->receive = Buffer(kTicketBytes);
+  ticket->message.send = ticket->send.data();
+  ticket->message.receive = ticket->receive.data();
+  ticket->message.count = kTicketBytes;
   announcement.header = header.get();
-  announcement.turn = turn.get();
-  turn->has_own_stage = true;
-  // On an ordered channel in the order in which they are sent: the turn waits for all that goes
-  // with the header.
+  announcement.ticket = ticket.get();
+  ticket->has_own_stage = true;
+  // Listed in the order of sending, as an ordered channel requires: the ticket is sent after all
+  // messages that are sent with the header.
   auto& messages = leg.messages[round];
   messages.insert(messages.begin(), std::move(header));
-  messages.push_back(std::move(turn));
+  messages.push_back(std::move(ticket));
 }
 
 Status HeaderMessage::prepare(Leg& leg, uint32_t round) {
@@ -123,25 +124,25 @@ Status ReadHeaders::begin(BucketRun& bucket) {
 
 Status Ticket::begin(BucketRun& bucket) {
   const Announcement& announcement = leg_.announcements[round_];
-  MessageRun& turn = *announcement.turn;
+  MessageRun& ticket = *announcement.ticket;
   if (!is_taken(leg_)) {
-    skip(bucket, turn);
-    turn.sent = true;  // as far as whoever skips the rest is concerned
+    skip(bucket, ticket);
+    ticket.sent = true;  // so that GiveBack does not skip it again
     return {};
   }
-  if (turn.group_rank() == 0)
-    *turn.send.as<uint64_t>() =
-        bucket.context.on_device.between->next_turn.fetch_add(announcement.n_messages);
+  if (ticket.group_rank() == 0)
+    *ticket.send.as<uint64_t>() =
+        bucket.context.on_device.between->next_ticket.fetch_add(announcement.n_messages);
   bucket.begin_transfers(1);
-  submit(bucket, turn);
+  submit(bucket, ticket);
   return {};
 }
 
 Status Send::begin(BucketRun& bucket) {
   const Announcement& announcement = leg_.announcements[round_];
-  const WorkMemory& told =
-      announcement.turn->group_rank() == 0 ? announcement.turn->send : announcement.turn->receive;
-  uint64_t turn = *told.as<uint64_t>();
+  const WorkMemory& told = announcement.ticket->group_rank() == 0 ? announcement.ticket->send
+                                                                  : announcement.ticket->receive;
+  uint64_t ticket = *told.as<uint64_t>();
   bucket.begin_transfers(announcement.n_messages);
   for (auto& message : leg_.messages[round_]) {
     if (!message->is_announced()) continue;
@@ -149,7 +150,7 @@ Status Send::begin(BucketRun& bucket) {
     bucket.exchange_bytes += bytes;
     bucket.context.on_device.traffic.add(bytes,
                                          bytes_moved(*message->link->channel, message->message));
-    submit_by_turn(bucket, *message, turn++);
+    submit_by_ticket(bucket, *message, ticket++);
   }
   return {};
 }

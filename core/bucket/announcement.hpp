@@ -1,8 +1,9 @@
-// Announced messages. Before such a message every rank sends a header through host memory, because
-// a host cannot read what lies on a device and must know its size.
+// Announced messages: before such a message every rank sends a header through host memory, because
+// a host cannot read the data that lies on a device and must know its size.
 //
-//   header   an all-gather: whether gradients are finite, and of pairs how many each rank sends
-//   turn     a broadcast, when all headers have come: the number of the exchange on the channel
+//   header   an all-gather: whether the sender's gradients are finite, and the kinds and counts of
+//            the payloads that it will send in an announced gather
+//   ticket   a broadcast after all headers have arrived: the number of the exchange on the channel
 //
 // So every rank knows all counts, and whether the bucket is void, before any payload is sent.
 // Messages from device to device are announced (on_device/direct.hpp, decision 0022).
@@ -12,26 +13,27 @@
 
 namespace penstock {
 
-// Carries what a rank says of all that it sends in the round.
+// Carries the flags of this rank, and the kinds and counts of its payloads in the announced gather
+// of the round.
 struct HeaderMessage final : MessageRun {
   std::string_view name() const override { return "header"; }
   Status prepare(Leg& leg, uint32_t round) override;
 };
 
-struct TurnMessage final : MessageRun {
-  std::string_view name() const override { return "turn"; }
+struct TicketMessage final : MessageRun {
+  std::string_view name() const override { return "ticket"; }
 };
 
-// Adds header and turn to a round in which some message is announced. [control]
+// Adds a header and a ticket to the round if one of its messages is announced. [control]
 void lay_out_announcement(BucketRun& bucket, Leg& leg, uint32_t round);
 
 inline bool is_announced(const Leg& leg, uint32_t round) {
   return leg.announcements[round].header != nullptr;
 }
-// ---- stages behind the exchange of a round's headers ----
+// ---- stages after the exchange of a round's headers ----
 
-// Reads the headers of all ranks: whether the bucket, or the sum of this host, is void, and where
-// payloads will lie. INVALID_PAYLOAD.
+// Reads the headers of all ranks. From the headers it learns whether the bucket, or the sum of this
+// host, is void, and it computes where payloads will lie. INVALID_PAYLOAD, MISMATCH.
 class ReadHeaders final : public RoundStage {
  public:
   ReadHeaders(Leg& leg, uint32_t round) : RoundStage(leg, round, "read headers") {}
@@ -39,9 +41,9 @@ class ReadHeaders final : public RoundStage {
   Status begin(BucketRun& bucket) override;
 };
 
-// The first rank of the group draws a turn, which is the number of the exchange on the channel, and
-// the turn message tells it to the others. If the sum of the host is not finite the message is
-// skipped, because nothing is sent in this step.
+// The first rank of the group draws a ticket, which is the number of the exchange on the channel.
+// The ticket message brings it to the other ranks. If the sum of the host is not finite, the ticket
+// is skipped, because no announced message is sent in this step.
 class Ticket final : public RoundStage {
  public:
   Ticket(Leg& leg, uint32_t round)
@@ -54,6 +56,7 @@ class Ticket final : public RoundStage {
   }
 };
 
+// Sends the announced messages of a round, ordered by the ticket.
 class Send final : public RoundStage {
  public:
   Send(Leg& leg, uint32_t round) : RoundStage(leg, round, "send", Part::exchange, Wait::messages) {}

@@ -22,7 +22,7 @@ bool BucketRun::park(Stage::Wait wait) {
     case Stage::Wait::nothing:
       return false;
     case Stage::Wait::messages:
-      // The last one out resumes: the messages, or this thread when they have all ended already.
+      // The last to finish resumes the job: a message, or this thread if all messages have ended.
       return pending.fetch_sub(1) != 1;
     case Stage::Wait::device:
       context.engine->park_on_device(*this);
@@ -30,9 +30,10 @@ bool BucketRun::park(Stage::Wait wait) {
     case Stage::Wait::next_forward:
       if (launched.load()) return false;
       waits_for_launch.store(true);
-      // A launch between the two lines has seen no waiter, or takes the flag before we do.
+      // If a launch came before the store, it saw no waiter: this thread takes the flag and goes
+      // on. If it came later, it took the flag and resumes the job.
       return !(launched.load() && waits_for_launch.exchange(false));
-    case Stage::Wait::turn:
+    case Stage::Wait::yield:
       context.engine->resume(*this);
       return true;
   }

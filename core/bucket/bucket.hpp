@@ -1,14 +1,14 @@
-// A bucket as it runs: pieces, codings, messages and buffers, all made at plan time. On the step
-// path nothing here allocates.
+// A bucket at run time: pieces, codings, messages and buffers. All are made at plan time, and
+// nothing here allocates on the step path.
 //
 // Words that all of core/bucket uses:
 //   phase       the step's number modulo the period of the scheme; each phase has its buckets
-//   void        some rank's gradients are not finite: every rank discards the bucket's result
-//   announced   of a message: a header goes before it (announcement.hpp)
-//   forgotten   of a step: its results were not applied, and its traces are dropped
-//   true units  gradients without the loss scale of the frontend
+//   void        gradients of some rank are not finite: every rank discards the bucket's result
+//   announced   a message is announced if a header is sent before it (announcement.hpp)
+//   forgotten   a step is forgotten if its results were not applied: its changes are undone
+//   true units  values without the loss scale of the frontend
 //   pairs       a payload of indices and values
-//   [engine], [control], [any], [application]   the thread that calls it
+//   [engine], [control], [any], [application]   the thread that calls a function
 #pragma once
 
 #include "core/base/mutex.hpp"
@@ -25,12 +25,13 @@ namespace penstock {
 
 struct GatherMessage;
 
-// What is sent before the announced messages of a round; all null if the round has none.
+// The messages that are sent before the announced messages of a round. All pointers are null if the
+// round has no announced message.
 struct Announcement {
   MessageRun* header = nullptr;
-  MessageRun* turn = nullptr;
+  MessageRun* ticket = nullptr;
   GatherMessage* gathered = nullptr;  // the announced gather, if there is one
-  uint32_t n_messages = 0;            // announced ones
+  uint32_t n_messages = 0;            // announced messages in the round
 };
 
 class BucketRun;
@@ -39,18 +40,19 @@ class Placement;
 // A leg of a bucket's route.
 struct Leg {
   LegKind kind;
-  Coding* coding = nullptr;        // whose items it moves
+  Coding* coding = nullptr;        // the coding whose items it moves
   bool waits_for_forward = false;  // this leg and all later ones wait for the next forward
-  bool tells = false;  // the last dense leg: sent for void buckets too, since some ranks learn only
-                       // from it that the bucket is void
-  bool ends_coding = false;  // the result is decoded in it; `finish` follows
+  bool tells = false;  // the last dense leg. It is sent for void buckets too, because some ranks
+                       // learn only from it that the bucket is void
+  bool ends_coding = false;  // the result is decoded in this leg, and `finish` follows
   std::vector<std::vector<std::unique_ptr<MessageRun>>> messages;  // per round
   std::vector<Announcement> announcements;                         // per round
 
   bool sends() const;
-  // Whether its messages are sent in this step. A void bucket sends only those of a leg that tells.
+  // Whether the messages of this leg are sent in this step. For a void bucket they are sent only if
+  // `tells` is set for the leg.
   bool goes(const BucketRun& bucket) const;
-  // Those of a round that have no stage of their own.
+  // The messages of a round, except the messages that have a stage of their own.
   std::vector<MessageRun*> sent_together(uint32_t round) const {
     std::vector<MessageRun*> found;
     for (const auto& message : messages[round])
@@ -80,42 +82,42 @@ class BucketRun {
   SetContext& context;
   planning::Bucket plan;
   uint32_t number;                // within the phase; also the priority
-  bool only_compensates = false;  // this phase sends nothing of its gradients
+  bool only_compensates = false;  // this phase sends none of its gradients
   bool ends_at_owners = false;    // results stay with their owners
   std::deque<PieceRun> pieces;
   std::vector<std::unique_ptr<Coding>> codings;
   std::vector<Leg> legs;
-  // What the place of its pieces adds to its program; never null.
+  // Adds to the program the stages that the place of the pieces needs; never null.
   std::unique_ptr<Placement> placement;
-  Program program;     // of one step; after all else is laid out (program.hpp)
+  Program program;     // of one step; it is made last (program.hpp)
   std::string label;   // for messages: "bucket 3"
   std::string lane;    // for traces: set, number and gradients
   std::string scheme;  // for traces: compressors and memories
 
   // The step under way.
-  uint32_t n_gradients = 0;  // distinct ones among the pieces; fixed at plan time
+  uint32_t n_gradients = 0;  // distinct gradients of the pieces; fixed at plan time
   std::atomic<uint32_t> gradients_missing{0};
-  bool started = false;         // its job; under the set's mutex
+  bool started = false;         // its job has started; guarded by the set's mutex
   bool nonfinite = false;       // on this rank
   bool is_void = false;         // some rank is nonfinite: all ranks discard the result
   bool ran = false;             // in this step
-  uint64_t exchange_bytes = 0;  // handed over in the round under way
+  uint64_t exchange_bytes = 0;  // handed over in the current round
   uint64_t ready_us = 0, encode_us = 0, exchange_us = 0, decode_us = 0, other_us = 0;
   struct Took {
     uint64_t encode_us = 0, exchange_us = 0, decode_us = 0;
-  } last_step;  // times of the last step that has ended: the application may read them while the
-                // next one runs
-  // True: the host's time in a stage counts as the stage's. False if the device's own time is
-  // measured: then the host's time counts only for exchanges, and for calls that work on the CPU.
+  } last_step;  // times of the last finished step; the application may read them while the next
+                // step runs
+  // True: the host's time in a stage counts as the stage's time. False: the device's own time is
+  // measured, and the host's time counts only for exchanges and for calls that work on the CPU.
   bool counts_host_time = true;
-  bool is_watched = false;     // some scheduler plans by what its calls take; fixed at plan time
+  bool is_watched = false;     // the times of its calls are measured; fixed at plan time
   bool owes_backward = false;  // the backward part of this step has not ended
   Job job;
 
   // Launching of legs that wait for the next forward.
-  uint64_t forward_bytes = 0;    // that this rank receives in the first of them; fixed at plan time
-  bool forward_arrived = false;  // that has arrived, or the job has ended without; under the set's
-                                 // mutex
+  uint64_t forward_bytes = 0;    // bytes received in the first such leg; fixed at plan time
+  bool forward_arrived = false;  // those bytes arrived, or the job ended without them; guarded by
+                                 // the set's mutex
   std::atomic<bool> launched{false};
   std::atomic<bool> waits_for_launch{false};
 
@@ -127,7 +129,7 @@ class BucketRun {
   void begin_transfers(uint32_t n_messages) {
     pending.store(n_messages + 1, std::memory_order_relaxed);
   }
-  // [engine] Parks the job for `wait`; false if that has come already.
+  // [engine] Parks the job for `wait`; false if the awaited event has happened already.
   bool park(Stage::Wait wait);
   void launch();  // [any]
 
@@ -137,10 +139,10 @@ class BucketRun {
   }
   uint64_t& time_of(Stage::Part part);
 
-  // Nothing follows its first coding.
+  // Whether the job sends nothing after its first coding.
   bool ends_early() const { return only_compensates || ends_at_owners; }
 
-  // Its whole job takes microseconds.
+  // Whether its whole job takes only microseconds.
   bool is_small() const {
     uint64_t elements = 0;
     for (const PieceRun& piece : pieces)
@@ -152,8 +154,8 @@ class BucketRun {
       if (leg.waits_for_forward && leg.sends()) return true;
     return false;
   }
-  // Calls body(leg number, round, message) for all messages, prologues with their leg's first
-  // round.
+  // Calls body(leg number, round, message) for all messages; a prologue comes with the first round
+  // of its leg.
   template <typename Body>
   void each_message(const Body& body) {
     for (uint32_t leg = 0; leg < legs.size(); ++leg) {

@@ -12,10 +12,10 @@
 
 namespace penstock {
 
-// [step] `call` returns the plugin's status. A bug of the plugin (INTERNAL, or out of memory) is
-// told with plugin, stage and gradient, and so is what it throws, although a plugin must not. Other
-// errors are sentences of the plugin's own and stay as they are. Nothing is allocated where all is
-// well.
+// [step] Runs `call`, which calls the plugin and returns its status. If the status shows a bug of
+// the plugin (INTERNAL, or out of memory), or if the plugin throws, which it must not do, the error
+// names plugin, stage and gradient. Other errors are the plugin's own sentences and are returned
+// unchanged. Nothing is allocated if there is no error.
 template <typename Table, typename Call>
 Status call_plugin(const Instance<Table>& plugin, std::string_view stage,
                    std::span<const penstock_item* const> items, Call&& call) {
@@ -33,7 +33,7 @@ Status call_plugin(const Instance<Table>& plugin, std::string_view stage,
   if (status.ok() || (status.code() != Code::internal && status.code() != Code::out_of_memory))
     return status;
   const std::string_view id =
-      plugin.plugin() != nullptr ? plugin.plugin()->record.id : defaults::kLentCollective;
+      plugin.plugin() != nullptr ? plugin.plugin()->record.id : defaults::kBorrowedCollective;
   const std::string first = items.empty() ? std::string("no gradient")
                                           : fmt::format("gradient '{}'", view(items[0]->name));
   const std::string others =

@@ -12,8 +12,8 @@
 namespace penstock {
 namespace {
 
-// From here on the step writes the next generation of the item's states. A folded sweep makes it
-// in passing, if it comes to that.
+// From here on the step writes the next generation of the item's states. For folded states the
+// sweep of encode writes the next generation, if encode runs.
 Status open_states(ItemRun& item) {
   for (StateView* state : item.states) {
     if (item.is_folded_over(*state))
@@ -24,7 +24,7 @@ Status open_states(ItemRun& item) {
   return {};
 }
 
-// Where it does not.
+// Copies folded states to their next generation if encode does not run.
 Status copy_unfolded(Coding& coding) {
   for (ItemRun& item : coding.items) {
     if (!item.folds_generations) continue;
@@ -36,7 +36,7 @@ Status copy_unfolded(Coding& coding) {
 
 void point(ItemRun& item) {
   void* values = item.values();
-  // Who only decodes, as of a sum that another rank owns, has no work.
+  // An item that is only decoded, such as a sum that another rank owns, has no work.
   void* state = item.work_state == nullptr ? nullptr : item.work_state->c()->data;
   for (penstock_item* c : {&item.for_compressor, &item.for_memory}) {
     c->grad.data = values;
@@ -48,7 +48,8 @@ void point(ItemRun& item) {
   }
 }
 
-// One that is absent adds zeros, and not what an earlier step has left in the message.
+// An absent payload must add zeros to a sum, not the values that an earlier step has left in the
+// message.
 Status send_zeros(ItemRun& item, uint32_t round) {
   const RoundNeed& need = item.rounds[round];
   PayloadStorage& payload = item.own[round];
@@ -84,7 +85,7 @@ Status call_decode(BucketRun& bucket, Coding& coding, CompressorCall& call) {
   });
 }
 
-// Of a watched bucket the calls count that do their work at once, and nothing else of it.
+// In a bucket that is timed on the device, only the calls that do their work at once add host time.
 void note_call(BucketRun& bucket, const WorkPlace& place, uint64_t took_us, Stage::Part part) {
   if (!bucket.counts_host_time && place.works_at_once()) bucket.time_of(part) += took_us;
 }
@@ -103,7 +104,7 @@ Status take_time(BucketRun& bucket, CompressorCall& call, Stage::Part part, cons
 
 }  // namespace
 
-// The section counts of a summed payload never travel, so they must be what was planned.
+// The section counts of a summed payload never travel, so they must equal the plan.
 Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round) {
   const RoundNeed& need = item.rounds[round];
   PayloadStorage& payload = item.own[round];
@@ -128,7 +129,7 @@ Status Begin::begin(BucketRun& bucket) {
   coding.step = bucket.context.step;
   coding.step.rank = coding.rank();
   coding.step.world = coding.n_ranks();
-  if (coding.alone) {
+  if (coding.of_sums) {
     coding.step.grad_scale = 1;
     take_sums(bucket, coding);
   }
@@ -164,7 +165,8 @@ Status Compensate::call_memories(BucketRun& bucket) {
   for (MemoryCall& call : coding_.memory_calls) {
     const float* summed =
         call.n_scalars == 0 ? nullptr : coding_.prologue->send.as<float>() + call.scalars_first;
-    // Folded items are left to encode, which a bucket that is known to be void never reaches.
+    // Encode compensates folded items. A bucket that is known to be void never reaches encode, so
+    // here all its items are compensated.
     const auto& items = bucket.is_void ? call.items : call.unfolded;
     if (items.empty()) continue;
     const auto noted = plugin_call(bucket, "memory", call.memory->name(), "compensate");
@@ -180,10 +182,10 @@ Status Compensate::call_memories(BucketRun& bucket) {
 
 Status Compensate::begin(BucketRun& bucket) {
   if (coding_.nonfinite || bucket.is_void) PENSTOCK_TRY(copy_unfolded(coding_));
-  // Under `strict` no rank adds anything of a step that is not finite somewhere.
+  // Under `strict` no memory takes a step in which gradients of some rank are not finite.
   if (!coding_.nonfinite && !(bucket.is_void && bucket.context.nonfinite_is_strict))
     PENSTOCK_TRY(call_memories(bucket));
-  // Nothing travels for these in this phase: their result is zero.
+  // Items that send nothing in this phase get a result of zero.
   for (ItemRun& item : coding_.items) {
     if (!item.encodes || !item.rounds.empty() || item.range.numel == 0) continue;
     PENSTOCK_TRY(

@@ -7,7 +7,7 @@
 namespace penstock {
 namespace {
 
-// Every code path writes and reads the same.
+// Every code path writes and reads equal bytes.
 kernels::CodePath code_path() {
   static const kernels::CodePath widest = kernels::widest_code_path();
   return widest;

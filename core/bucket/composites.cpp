@@ -23,7 +23,7 @@ void own_pairs(PayloadStorage& payload, Buffer& data, uint64_t entries, int32_t 
   payload.c()->kind = PENSTOCK_PAYLOAD_SPARSE;
 }
 
-// A composite's soft state is kept with the first item of its message.
+// The state of a composite collective is kept with the first item of its message.
 Status claim_collective_states(const BucketRun& bucket, StateStore& states,
                                CompositeMessage& message, const penstock_collective_need& need) {
   const ItemRun& first = message.coding->items[message.items.front()];

@@ -1,5 +1,5 @@
-// Messages of a composite collective, which is handed pairs of indices and values, joins those of
-// all ranks as it sees fit, and gives back what it refuses.
+// Messages of a composite collective. It receives the pairs of this rank, combines the pairs of all
+// ranks by its own rule, and gives the pairs that it refuses back.
 #pragma once
 
 #include "core/bucket/messages.hpp"
@@ -14,18 +14,18 @@ struct CompositeMessage final : MessageRun {
   std::vector<penstock_payload*> result_pointers;
   std::vector<penstock_payload*> refused_pointers;
   std::vector<const penstock_tensor*> states;
-  std::vector<StateView*> state_views;  // the same
+  std::vector<StateView*> state_views;  // the views behind `states`
   Buffer scratch;
   penstock_exec exec{};
 
   std::string_view name() const override { return "composite"; }
   Status prepare(Leg& leg, uint32_t round) override;
-  // Taken whole: nothing is refused.
+  // Every pair is taken, and nothing is refused.
   void echo(uint32_t round) override;
   Status collect(Channel& channel, penstock_ticket* ticket) override;
 };
 
-// [control]
+// Makes the message of the items that travel over the composite collective. [control]
 Status lay_out_composite(BucketRun& bucket, Leg& leg, StateStore& states, uint32_t round,
                          std::vector<size_t> items);
 

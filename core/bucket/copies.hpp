@@ -1,4 +1,5 @@
-// Copies between a message and what it is made of, in the memory of its place. [engine]
+// Copies between a message and the storage of its parts, in the memory of the message's place.
+// [engine]
 #pragma once
 
 #include "core/bucket/bucket.hpp"
@@ -12,7 +13,7 @@ class MessageCopies {
     message_.place->begin_copies(*message_.bucket);
   }
 
-  // Elements of the message's dtype.
+  // `count` is in elements of the message's dtype.
   void add(std::byte* in_message, std::byte* in_storage, uint64_t count) {
     std::byte* const source = to_ == To::message ? in_storage : in_message;
     std::byte* const target = to_ == To::message ? in_message : in_storage;

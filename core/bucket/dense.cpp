@@ -17,9 +17,9 @@ namespace {
 
 constexpr float kVoid = 1, kVoidAndNotTaken = 2;
 
-using ShareKind = std::pair<uint32_t, bool>;  // as Coding::shares
+using ShareKind = std::pair<uint32_t, bool>;  // the key of Coding::shares
 
-// What ranks of a host add over one link: the items of each owner.
+// The values that ranks of a host add over one link: the items of each owner.
 struct Shares {
   uint32_t dtype = PENSTOCK_FLOAT32;
   Link* link = nullptr;
@@ -43,7 +43,7 @@ void each_share(MessageRun& message, const Body& body) {
     uint64_t offset = message.send_offsets[owner];
     for (const size_t position : message.by_owner[owner]) {
       ItemRun& item = message.coding->items[position];
-      if (item.range.numel != 0) body(item, offset);  // what is empty has no storage
+      if (item.range.numel != 0) body(item, offset);  // an empty item has no storage
       offset += item.range.numel;
     }
   }
@@ -60,12 +60,13 @@ Status copy_shares(MessageRun& message, std::byte* shares, To to) {
   return copies.end();
 }
 
-// Where the flag of an owner's share lies.
+// The index of the flag in an owner's share.
 uint64_t flag_of(const MessageRun& message, uint32_t owner) {
   return message.send_offsets[owner] + message.send_counts[owner] - 1;
 }
 
-// Counts and offsets of the shares; ranks behind the owners have none.
+// Sets the counts and offsets of the shares; ranks after the last owner have no share. Returns the
+// number of elements.
 uint64_t lay_out_shares(MessageRun& message, uint32_t n_owners) {
   uint64_t offset = 0;
   for (uint32_t rank = 0; rank < message.group_size(); ++rank) {
@@ -84,7 +85,8 @@ uint64_t lay_out_shares(MessageRun& message, uint32_t n_owners) {
   return offset;
 }
 
-// Where what this rank owns arrives, is exchanged, and leaves from.
+// Makes the buffer of the share of this rank: the share arrives there, is exchanged, and leaves
+// from there.
 Result<std::byte*> make_share(Coding& coding, const MessageRun& scattered, uint64_t element) {
   const uint32_t me = scattered.group_rank();
   const uint64_t bytes = std::max<uint64_t>(scattered.send_counts[me], 1) * element;

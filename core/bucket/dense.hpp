@@ -1,38 +1,40 @@
-// Legs that move values as they are: gradients to those who own their sums, and results back.
+// The messages of dense legs, which move values unchanged: gradients to the owners of their sums,
+// and results back.
 //
-// The buffer holds, owner after owner, what each owns of the bucket's pieces, and behind each share
-// a flag that all its senders set. So every owner learns at once whether some rank of the host has
-// gradients that are not finite, and every rank learns in the end whether the bucket is void. An
-// announced message has no flags: its header carries them (announcement.hpp).
+// The buffer has one share for each owner: the elements of the bucket's pieces that the owner owns,
+// and then a flag that all senders set. From its flag each owner learns whether gradients of some
+// rank of the host are not finite, and in the end every rank learns whether the bucket is void. An
+// announced message has no flags, because its header carries the flags (announcement.hpp).
 #pragma once
 
 #include "core/bucket/messages.hpp"
 
 namespace penstock {
 
-// Gradients, as they are, to those who own their sums.
+// Carries gradients, unchanged, to the owners of their sums.
 struct ScatteredMessage final : MessageRun {
   std::string_view name() const override { return "scattered"; }
-  // Pieces into the send buffer, with the flags of those that have them.
+  // Copies pieces into the send buffer, and sets the flags of their owners' shares.
   Status prepare(Leg&, uint32_t round) override { return pack(round); }
   Status pack(uint32_t round) override;
-  // Tells the coding whether the host's gradients are finite, and scales its sums to what is
-  // encoded.
+  // Notes in the coding whether the host's gradients are finite, and scales the sums of this owner
+  // (means.hpp).
   Status read(const Leg& leg, uint32_t round) override;
 };
 
-// Results, from their owners to all.
+// Carries results from their owners to all ranks.
 struct SpreadMessage final : MessageRun {
   std::string_view name() const override { return "spread"; }
-  // The flag of this rank's share: whether the bucket is void, and whether the gradients of this
-  // host were taken nevertheless.
+  // Sets the flag of this rank's share: whether the bucket is void, and whether the memories of
+  // this host have taken its gradients nevertheless.
   Status prepare(Leg& leg, uint32_t round) override;
-  // Results into the pieces.
+  // Reads the flags, and copies the results into the pieces unless the bucket is void.
   Status read(const Leg& leg, uint32_t round) override;
 };
 
-// The messages of the leg that scatters sums to the coding behind it, and of the one that spreads
-// what comes out of it; null: nothing does. OUT_OF_MEMORY on a device. [control]
+// Makes the messages of leg `scatter`, which brings sums to the coding after it, and of leg
+// `spread`, which brings the results of the coding to all ranks; `spread` is null if no leg does
+// this. OUT_OF_MEMORY on a device. [control]
 Status lay_out_scattered(BucketRun& bucket, Leg& scatter, Leg* spread);
 
 }  // namespace penstock

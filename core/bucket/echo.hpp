@@ -4,8 +4,8 @@
 
 namespace penstock {
 
-// In place of an exchange, where a bucket is tried without the other ranks (SetContext::echoes):
-// what this rank sends arrives as that of every rank. Nothing leaves it.
+// Replaces an exchange if a bucket is tried without the other ranks (SetContext::echoes): the data
+// that this rank sends arrives as if every rank had sent it. Nothing leaves this rank.
 class Echo final : public RoundStage {
  public:
   Echo(Leg& leg, uint32_t round);

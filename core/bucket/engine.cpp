@@ -7,11 +7,11 @@
 namespace penstock {
 namespace {
 
-// Between two looks at devices. The first is what a sleep takes at the least; a wait that lasts, as
-// for a backward pass whose copies were all queued at its start, makes it longer.
+// The time between two polls of devices. The shortest time is the least that a sleep takes. In a
+// long wait, as for a backward pass whose copies were all queued at its start, the time grows.
 constexpr uint64_t kShortestUs = 50, kLongestUs = 400;
-// After a job has parked: while the application waits for it, no look waits for a sleep to end.
-// What it parks for mostly takes less, and what takes longer need not keep a core busy.
+// For this time after a job has parked, while the application waits for it, the engine polls
+// without a sleep. Most waits are shorter, and a longer wait need not keep a core busy.
 constexpr uint64_t kHurryUs = 200;
 
 }  // namespace
@@ -64,7 +64,7 @@ bool Engine::answers_within(uint64_t limit_us) {
 }
 
 void Engine::loop() {
-  ask_for_punctual_sleeps();  // between looks at devices
+  ask_for_punctual_sleeps();  // between polls of devices
   Lock lock(mutex_);
   for (;;) {
     if (heap_.empty() && unannounced_ != nullptr) {
@@ -88,7 +88,7 @@ void Engine::loop() {
     }
     if (heap_.empty()) {
       if (stopping_) return;
-      continue;  // time to look at devices
+      continue;  // time to poll devices
     }
     std::pop_heap(heap_.begin(), heap_.end());
     const Entry entry = heap_.back();
@@ -144,8 +144,8 @@ void Engine::look_at_devices() {
   on_devices_.erase(back, on_devices_.end());
 }
 
-// Messages of small buckets leave together: a wake-up costs more than such a bucket's whole job.
-// None waits for more than small jobs.
+// Messages of small buckets are announced together, because a wake-up costs more than the whole job
+// of such a bucket. No message waits for more than small jobs.
 void Engine::announce_messages() {
   if (unannounced_ != nullptr) unannounced_->announce();
   unannounced_ = nullptr;
@@ -157,7 +157,7 @@ void Engine::advance(const Entry& entry) {
   Communication* communication = bucket.context.communication;
   if (!small) announce_messages();
   if (entry.fresh) bucket.job.start();
-  // At its end the set may go: neither it nor the bucket is touched any more.
+  // The set may be destroyed in bucket_ended, so nothing touches the set or the bucket after it.
   const bool ended = bucket.job.resume(bucket);
   unannounced_ = communication;
   if (!small) announce_messages();

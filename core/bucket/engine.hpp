@@ -1,8 +1,8 @@
-// The engine thread runs the jobs of all sets: jobs that have begun before new ones, and then in
-// the order of their plan. It never waits for the network or a device: a job that has to wait
-// parks. The last message that arrives resumes its job. A device gives no such signal, so the
-// engine polls the device of a parked job: now and then while other jobs run, and before each
-// sleep, which is then short.
+// The engine thread runs the jobs of all sets: first jobs under way, then new jobs in the order of
+// their plan. It never waits for the network or a device, because a job parks if it must wait. The
+// last message that arrives resumes its job. A device gives no such signal, so the engine polls the
+// device of a parked job: now and then while other jobs run, and before each sleep, which is then
+// short.
 #pragma once
 
 #include "core/base/mutex.hpp"
@@ -18,26 +18,26 @@ namespace penstock {
 class Engine final : public Communication::Listener {
  public:
   Engine();
-  ~Engine() override;  // all jobs have ended
+  ~Engine() override;  // all jobs must have ended
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   void start(BucketRun& bucket);  // [any] a new job
   // [any] Queues a parked job, which runs after the next announce at the latest. Many messages
-  // arrive in one poll, and one announce wakes the engine for all of them.
+  // arrive in one poll, and one announce wakes the engine for all these messages.
   void resume(BucketRun& bucket);
   void announce() { wake_.notify_one(); }  // [any]
-  // [engine] Comes back when its stage says that what it waits for has come.
+  // [engine] Parks a job until its stage reports that the device has finished.
   void park_on_device(BucketRun& bucket);
   void polled() override { announce(); }
   // [control] Runs `task` on the engine thread between two jobs, and waits for it.
   Status run(const std::function<Status()>& task);
-  // [control] False when the engine is in a call that does not end within this time.
+  // [control] False if the engine is in a call that does not end within this time.
   bool answers_within(uint64_t limit_us);
 
  private:
   struct Entry {
-    uint64_t rank;  // less is earlier: parked jobs before new ones, then the plan's order
+    uint64_t rank;  // less is earlier: parked jobs before new jobs, then the plan's order
     uint64_t ticket;
     BucketRun* bucket;
     bool fresh;
@@ -46,11 +46,11 @@ class Engine final : public Communication::Listener {
     }
   };
   std::shared_ptr<Task> hand_over(std::function<Status()> body);
-  // `begins`: the job has finished no stage yet. Jobs that have finished one go first.
+  // `begins`: the job has not finished any stage yet. Jobs that have finished a stage run first.
   void enqueue(BucketRun& bucket, bool fresh, bool begins);
   void loop();
   void look_at_devices();
-  // For a job that is parked on a device.
+  // Whether the application waits for a job that is parked on a device.
   bool application_waits() const;
   void wait_for_work() PENSTOCK_REQUIRES(mutex_);
   void advance(const Entry& entry);
@@ -61,8 +61,8 @@ class Engine final : public Communication::Listener {
   std::vector<Entry> heap_ PENSTOCK_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Task>> tasks_ PENSTOCK_GUARDED_BY(mutex_);
   uint64_t next_ticket_ PENSTOCK_GUARDED_BY(mutex_) = 0;
-  Communication* unannounced_ = nullptr;  // [engine] has messages that it may not know of
-  // [engine] Jobs parked on devices, and when they are looked at next.
+  Communication* unannounced_ = nullptr;  // [engine] its thread is not notified yet of new messages
+  // [engine] The jobs that are parked on devices, and the time of the next poll.
   std::vector<BucketRun*> on_devices_;
   uint64_t n_looks_ = 0, next_look_us_ = 0, between_looks_us_ = 0;
   uint64_t hurry_until_us_ = 0;

@@ -8,7 +8,7 @@
 namespace penstock {
 namespace {
 
-// `sequence`: on the message's channel, where that is ordered; `tag`: where it is not.
+// `sequence` is used if the message's channel is ordered, `tag` if it is not.
 void submit(BucketRun& bucket, MessageRun& message, uint64_t sequence, uint64_t tag) {
   message.message.id = sdk::step_message_id(bucket.context.attempt, bucket.number, message.order);
   message.message.tag = tag;
@@ -20,19 +20,19 @@ void submit(BucketRun& bucket, MessageRun& message, uint64_t sequence, uint64_t 
 }  // namespace
 
 void submit(BucketRun& bucket, MessageRun& message) {
-  // Eight steps apart a tag comes again; by then every message of the older step has ended.
+  // A tag is used again eight steps later; by then every message of the older step has ended.
   const uint64_t tag = bucket.context.attempt % 8 * bucket.context.tags_per_step + message.order;
   submit(bucket, message, message.link->sequence_base + message.order, tag);
 }
-// By its turn among the exchanges of all sets. A million turns later its tag comes again: it is
-// under way on every rank by its turn, and waits for none of their applications, so it has long
-// ended.
-void submit_by_turn(BucketRun& bucket, MessageRun& message, uint64_t turn) {
-  submit(bucket, message, turn, turn % sdk::kTagLimit);
+// Orders the message by its ticket among the exchanges of all sets. A tag is used again a million
+// tickets later. By then the older message has ended, because it is under way on every rank by its
+// ticket and waits for no application.
+void submit_by_ticket(BucketRun& bucket, MessageRun& message, uint64_t ticket) {
+  submit(bucket, message, ticket, ticket % sdk::kTagLimit);
 }
 
 void skip(BucketRun& bucket, const MessageRun& message) {
-  if (message.is_announced()) return;  // it has had no turn
+  if (message.is_announced()) return;  // no ticket was drawn for it
   const Link& link = *message.link;
   if ((link.channel->traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0)
     bucket.context.communication->skip(link.channel, link.sequence_base + message.order);

@@ -1,12 +1,12 @@
-// What a bucket sends to the other ranks, and what it learns from what arrives.
+// The stages that send a bucket's messages to the other ranks and read the messages that arrive.
 #pragma once
 
 #include "core/bucket/bucket.hpp"
 
 namespace penstock {
 
-// Sends the prologue of a coding, which adds up what the memories of all ranks have measured and
-// tells whether the gradients of some rank are not finite.
+// Sends the prologue of a coding. It adds up the scalars that the memories of all ranks have
+// measured, and notifies every rank if gradients of some rank are not finite.
 class Ask final : public Stage {
  public:
   explicit Ask(Coding& coding) : Stage("ask", Part::exchange, Wait::messages), coding_(coding) {}
@@ -17,7 +17,7 @@ class Ask final : public Stage {
   Coding& coding_;
 };
 
-// Sends the messages of a round that are not announced, and the headers of those that are.
+// Sends the messages of a round that are not announced, and the headers of the announced messages.
 class Exchange final : public RoundStage {
  public:
   Exchange(Leg& leg, uint32_t round);
@@ -29,7 +29,7 @@ class Exchange final : public RoundStage {
 };
 
 // Finds out whether the bucket is void, and points the received payloads into the buffers. On dense
-// legs it takes this owner's sum, or copies the results back.
+// legs it takes the sum of this owner, or copies the results back.
 class Read final : public RoundStage {
  public:
   Read(Leg& leg, uint32_t round) : RoundStage(leg, round, "read") {}
@@ -37,13 +37,14 @@ class Read final : public RoundStage {
   Status begin(BucketRun& bucket) override;
 };
 
-// Hands a message to the communication thread, in its place on the link. [engine]
+// Hands a message to the communication thread, with its number in the sequence of the link.
+// [engine]
 void submit(BucketRun& bucket, MessageRun& message);
-// The same for an announced message, ordered by its turn among the exchanges of all sets.
-void submit_by_turn(BucketRun& bucket, MessageRun& message, uint64_t turn);
-// On ORDERED channels the turn of a message that is not sent passes to those behind it.
+// Hands over an announced message, which its ticket orders among the exchanges of all sets.
+void submit_by_ticket(BucketRun& bucket, MessageRun& message, uint64_t ticket);
+// On an ORDERED channel: passes the turn of a message that is not sent to the next message.
 void skip(BucketRun& bucket, const MessageRun& message);
-// All messages of a bucket whose job never starts in this step.
+// Skips all messages of a bucket whose job never starts in this step.
 void skip_all(BucketRun& bucket);
 
 }  // namespace penstock

@@ -42,9 +42,9 @@ bool plain(PayloadStorage& payload) {
   return payload.c()->kind == PENSTOCK_PAYLOAD_ABSENT;
 }
 
-// What only the compressor can read becomes a dense float32 payload.
+// Decodes a payload that only the compressor can read into a dense float32 payload.
 Status decode_own(BucketRun& bucket, Coding& coding, ItemRun& item, PayloadStorage& own) {
-  if (item.returned.size() == 0)  // where rare, when first needed
+  if (item.returned.size() == 0)  // if rarely needed, made at the first need
     PENSTOCK_TRY(make_returned(coding, item));
   item.returned.c()->kind = PENSTOCK_PAYLOAD_DENSE;
   item.returned.section(0).count = item.range.numel;
@@ -61,7 +61,7 @@ Status decode_own(BucketRun& bucket, Coding& coding, ItemRun& item, PayloadStora
   });
 }
 
-// Calls body for the items of the call whose results are sums, not final (votes).
+// Calls body for the items of the call whose results are sums, and not final results such as votes.
 template <typename Body>
 Status each_sum(Coding& coding, const MemoryCall& call, const Body& body) {
   for (const size_t position : call.positions)
@@ -70,7 +70,7 @@ Status each_sum(Coding& coding, const MemoryCall& call, const Body& body) {
   return {};
 }
 
-// For memories that look at what was sent, whoever coded it.
+// Decodes the taken payloads for memories that inspect sent values, independent of the compressor.
 Status decode_taken(BucketRun& bucket, Coding& coding, MemoryCall& call) {
   for (size_t i = 0; i < call.positions.size(); ++i) {
     ItemRun& item = coding.items[call.positions[i]];
@@ -125,7 +125,7 @@ Status record(BucketRun& bucket, Coding& coding) {
   return {};
 }
 
-// A result times a number, where it lies.
+// Multiplies a result in place.
 Status multiply(const ItemRun& item, double factor) {
   return item.place().scale(item.dtype, item.for_memory.out.data, item.range.numel, factor);
 }
@@ -134,11 +134,11 @@ Status divide(const ItemRun& item, uint32_t by) {
   return item.place().divide(item.dtype, item.for_memory.out.data, item.range.numel, by);
 }
 
-// Divides sums by all ranks of the set, however many took part in the leg.
+// Divides sums by the number of ranks in the set, even if fewer ranks took part in the leg.
 Status finish(BucketRun& bucket, Coding& coding) {
   const auto& context = bucket.context;
   for (MemoryCall& call : coding.memory_calls) {
-    // A memory that finishes sees the mean, whatever the frontend wants.
+    // A memory with `finish` sees the mean, even if the frontend wants sums.
     const bool finishes = PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, finish);
     if (finishes || !context.result_is_sum)
       PENSTOCK_TRY(each_sum(coding, call, [&](ItemRun& item) {
@@ -158,8 +158,8 @@ Status finish(BucketRun& bucket, Coding& coding) {
   return {};
 }
 
-// Whether the memory of a later coding holds what an item has sent, so that it is not to be given
-// back here as well.
+// Whether the memory of a later coding holds the payload that an item has sent, so that the payload
+// must not be given back here too.
 bool is_kept_by_owner(const BucketRun& bucket, const ItemRun& item) {
   if (item.sum == nullptr || !item.sum->keeps) return false;
   const Coding& of_sums = *bucket.codings.back();
@@ -167,7 +167,7 @@ bool is_kept_by_owner(const BucketRun& bucket, const ItemRun& item) {
   return of_sums.has_begun && !of_sums.failed_owners[item.sum->owner];
 }
 
-// Gives what this rank sent in the last round back to its memories.
+// Gives the payloads that this rank sent in the last round back to its memories.
 Status give_back_own(BucketRun& bucket, Coding& coding) {
   for (MemoryCall& call : coding.memory_calls) {
     bool any = false;
@@ -175,7 +175,7 @@ Status give_back_own(BucketRun& bucket, Coding& coding) {
       ItemRun& item = coding.items[call.positions[i]];
       item.returned.absent();
       call.give_back[i] = item.returned.c();
-      // Only what the last round took out of work is missing there.
+      // Only the last round takes its payload out of `work`, so only that payload is given back.
       if (!item.keeps || coding.nonfinite || item.rounds.empty() ||
           item.rounds.size() > coding.rounds_encoded || is_kept_by_owner(bucket, item))
         continue;
@@ -219,10 +219,12 @@ Status RecordTaken::begin(BucketRun& bucket) {
 
 Status Finish::begin(BucketRun& bucket) {
   const auto& context = bucket.context;
-  // What an owner keeps of sums ends with them: the result is everybody's, and so is its end.
+  // The owner's memories of sums do not finish: the result belongs to all ranks, so the memories of
+  // the first coding finish it.
   Coding& coding = *bucket.codings.front();
   PENSTOCK_TRY(finish(bucket, coding));
-  // Work in true units gives results in true units; the frontend expects those of its loss scale.
+  // Work in true units gives results in true units; the frontend expects results with its loss
+  // scale.
   for (ItemRun& item : coding.items) {
     if (!item.encodes || !item.has_result()) continue;
     if (item.work_is != PENSTOCK_WORK_IS_GRAD || item.sum != nullptr)

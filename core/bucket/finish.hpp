@@ -1,29 +1,30 @@
-// After the exchange: memories hear what was refused and taken, and sums become means. What a void
-// bucket has encoded is given back.
+// The stages after the exchange. Memories learn which entries were refused and which were taken,
+// and sums become means. The payloads of a void bucket are given back.
 #pragma once
 
 #include "core/bucket/bucket.hpp"
 
 namespace penstock {
 
-// Tells memories what the composite collective has refused and what was taken.
+// Notifies memories of the entries that the composite collective has refused, and of the payloads
+// that were taken.
 class RecordTaken final : public Stage {
  public:
   RecordTaken() : Stage("record", Part::decode) {}
   Status begin(BucketRun& bucket) override;
 };
 
-// Divides by the ranks if nobody has, calls finish of the first coding's memories, and puts the
-// frontend's scale back. It adds the carry of a gradient whose memory has momentum or a shift; Load
-// adds the others.
+// Divides the results by the number of ranks unless they are means already, calls `finish` of the
+// first coding's memories, and multiplies by the frontend's loss scale again. It adds the carry of
+// a gradient whose memory has momentum or a shift; Load adds the carry of the other gradients.
 class Finish final : public Stage {
  public:
   Finish() : Stage("finish", Part::decode) {}
   Status begin(BucketRun& bucket) override;
 };
 
-// The bucket is void: what this rank has encoded goes back into its memories, and the turns of
-// messages that it has not sent pass to the next ones.
+// Runs if the bucket is void: the payloads that this rank has encoded go back into its memories,
+// and the turns of its unsent messages pass to the next messages.
 class GiveBack final : public Stage {
  public:
   GiveBack() : Stage("give back") {}
@@ -31,8 +32,8 @@ class GiveBack final : public Stage {
   Status begin(BucketRun& bucket) override;
 };
 
-// Whether some memory is told what was refused or taken of what the bucket sends: else it needs no
-// such stage.
+// Whether the bucket needs RecordTaken: some memory has `record`, or some item travels over a
+// composite collective.
 bool has_to_record(const BucketRun& bucket);
 
 }  // namespace penstock

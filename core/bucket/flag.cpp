@@ -5,15 +5,16 @@
 namespace penstock {
 namespace {
 
-// In a sum the past counts one for each rank whose digest is odd, and this is more than all of
-// them. In a mean all of them together are one.
+// In a sum, each rank whose digest of the past is odd adds 1, and kNonfinite is more than all these
+// ranks add. In a mean, all these ranks together add at most 1.
 constexpr float kNonfinite = 4096, kNonfiniteInMean = 1.25f;
 
 Status other_past(const BucketRun& bucket, std::string_view who) {
   const SetContext& context = bucket.context;
   return mismatch(
-      "rank {} has {} the results of its last step, number {}, and {} has not: every rank must do "
-      "the same with them (a guard, a loss scaler or zero_grad() that some ranks alone come to)",
+      "rank {} has {} the results of its last step, number {}, but {} has not: every rank must "
+      "treat its results in the same manner; look for a guard, a loss scaler or a zero_grad() that "
+      "only some ranks reach",
       context.at(PENSTOCK_LEVEL_WORLD).group.ranks()[context.rank],
       context.last_was_applied ? "applied" : "forgotten (all or some of)", context.attempt, who);
 }
@@ -38,8 +39,9 @@ float summed_flag(const BucketRun& bucket, bool is_nonfinite) {
   return (is_nonfinite ? kNonfinite : 0) + (is_odd(bucket.context.past) ? 1 : 0);
 }
 
-// Where ranks differ, those whose own digest is even see that of others. (The others cannot tell
-// from a sum that is too small by one, for 16 bits do not count that far.)
+// If digests differ, the ranks with an even digest see that another digest is odd. (The ranks with
+// an odd digest cannot see it: the sum is too small by one, and 16 bits do not count exactly
+// enough.)
 Status take_summed_flag(BucketRun& bucket, float sum, bool is_mean) {
   if (!(sum < (is_mean ? kNonfiniteInMean : kNonfinite))) {
     bucket.is_void = true;

@@ -5,7 +5,7 @@
 
 namespace penstock {
 
-// Tells the set that the backward part has ended, and parks until the legs behind this stage are
+// Notifies the set that the backward part has ended, and parks until the legs after this stage are
 // launched.
 class Defer final : public Stage {
  public:
@@ -17,11 +17,12 @@ class Defer final : public Stage {
   const Leg& leg_;
 };
 
-// Tells the set that the messages of this round have arrived, so that further buckets are launched,
-// and lets their jobs run before this one decodes: so the link does not rest.
+// Notifies the set that the messages of this round have arrived, so that further buckets are
+// launched, and lets the jobs of these buckets run before this job decodes. So the link is not
+// idle.
 class LetGo final : public Stage {
  public:
-  explicit LetGo(const Leg& leg) : Stage("let go", Part::none, Wait::turn), leg_(leg) {}
+  explicit LetGo(const Leg& leg) : Stage("let go", Part::none, Wait::yield), leg_(leg) {}
   bool runs(const BucketRun& bucket) const override { return leg_.goes(bucket); }
   Status begin(BucketRun& bucket) override;
 
@@ -29,8 +30,8 @@ class LetGo final : public Stage {
   const Leg& leg_;
 };
 
-// Ends the backward part if no `defer` has: the prologue has made the bucket void, and nothing was
-// sent.
+// Ends the backward part if no `defer` has ended it, because the prologue has made the bucket void
+// and nothing was sent.
 class EndBackward final : public Stage {
  public:
   EndBackward() : Stage("end backward") {}

@@ -1,4 +1,5 @@
-// For the tests of the wire: one gathered message, whose parts are written and read by hand.
+// For the tests of the wire format: one gathered message, whose parts the tests write and read by
+// hand.
 #pragma once
 
 #include "core/bucket/coded_indices.hpp"
@@ -36,11 +37,12 @@ class Part {
   std::string bytes_;
 };
 
-// A bucket with one gathered message, whose memory is taken here and not by the layout.
+// A bucket with one gathered message. This class allocates the message's memory; the layout does
+// not.
 struct Gathered : PaperBucket {
   using PaperBucket::PaperBucket;
 
-  // After all items are there.
+  // Makes the message. All items must have been added before.
   void open(uint32_t pattern = PENSTOCK_ALL_GATHER) {
     bucket.label = "bucket 3";
     message = make_message<GatherMessage>(bucket, coding(), coding().links->transport, pattern,
@@ -57,7 +59,7 @@ struct Gathered : PaperBucket {
     message->receive_counts.resize(message->group_size());
     message->room_for.resize(message->group_size(), 4096);
   }
-  // One part behind the other.
+  // Places the parts one after another; `parts` has their sizes in bytes.
   void place(const std::vector<uint64_t>& parts) {
     uint64_t bytes = 0;
     for (const uint64_t part : parts) {
@@ -89,7 +91,7 @@ struct Gathered : PaperBucket {
   int64_t offset(const void* data, const WorkMemory& memory) const {
     return static_cast<const std::byte*>(data) - memory.data();
   }
-  // What has come from each rank, each up to the end of its room of 4096 bytes.
+  // Reads `parts`, one from each rank. Each part lies at the end of its room of 4096 bytes.
   Status read(const std::vector<std::string>& parts) {
     message->receive = memory_of_bytes((4096 + uncoded()) * parts.size());
     message->receive_offsets.clear();

@@ -8,7 +8,7 @@
 namespace penstock {
 namespace {
 
-// Room for what goes to each rank and comes from it.
+// Makes the buffers for the payloads that go to each rank and come from each rank.
 Status make_gather_buffers(Coding& coding, GatherMessage& message, uint32_t round) {
   const auto capacity = message.is_announced() ? sections_capacity : gathered_capacity;
   const auto uncoded = [&](const std::vector<size_t>& items) {
@@ -87,8 +87,8 @@ bool GatherMessage::codes(const ItemRun& item, uint32_t round, size_t section) c
 
 // ---- before it goes ----
 
-// What travels as it is lies together, behind room for all that is coded: so there is always room
-// where close_part has come to.
+// Sections that travel uncoded lie together, after room for all coded sections. So close_part never
+// overwrites a section that it has not moved yet.
 Status GatherMessage::before_encode(uint32_t round) {
   std::byte* uncoded = send.data() + uncoded_offset;
   for (uint32_t part = 0; part < n_parts(); ++part) {
@@ -110,8 +110,8 @@ Status GatherMessage::before_encode(uint32_t round) {
   return {};
 }
 
-// Returns where the section ends. Own sections are left where they can be read until the end of the
-// step: coded ones where encode has written them, others in the message.
+// Returns the end of the section. Own sections stay readable until the end of the step: coded
+// sections where encode has written them, other sections in the message.
 std::byte* GatherMessage::close_section(ItemRun& item, uint32_t round, size_t s,
                                         std::byte* target) {
   penstock_section& section = item.own[round].section(s);
@@ -126,13 +126,13 @@ std::byte* GatherMessage::close_section(ItemRun& item, uint32_t round, size_t s,
   return target + bytes;
 }
 
-// Returns where the part ends. It begins at or before the place where encode has left it.
+// Returns the end of the part. The part begins at or before the place where encode has written it.
 std::byte* GatherMessage::close_part(const std::vector<size_t>& items, uint32_t round,
                                      std::byte* part) {
   HeaderWriter writer(part);
   writer.flags(wire_word(*bucket, coding->nonfinite ? kWireNonfinite : 0));
   std::byte* target = part + header_bytes(*coding, items, round);
-  std::memset(target - 4, 0, 4);  // where the header ends in the middle of 8 bytes
+  std::memset(target - 4, 0, 4);  // the header may end in the middle of 8 bytes
   for (const size_t position : items) {
     ItemRun& item = coding->items[position];
     writer.item(item.own[round]);
@@ -169,7 +169,7 @@ Status GatherMessage::pack(uint32_t round) {
     PayloadStorage& own = coding->items[position].own[round];
     for (size_t s = 0; s < own.size(); ++s) {
       const penstock_section& section = own.section(s);
-      // Whole words: there is room behind a section for what its last one has too much.
+      // Copies whole words: after a section there is room for the surplus bytes of its last word.
       const uint64_t bytes = section.count * dtype_bytes(section.dtype);
       constexpr uint64_t kWord = sizeof(uint32_t);
       place->copy(*bucket, section.data, places.next(section), (bytes + kWord - 1) / kWord, kWord);
@@ -196,7 +196,7 @@ Status GatherMessage::read_part(uint32_t round, uint32_t rank) {
   PENSTOCK_TRY(check_past(*bucket, *this, rank, flags));
   if ((flags & kWireNonfinite) != 0) {
     bucket->is_void = true;
-    if (coding->alone) coding->failed_owners[rank] = true;
+    if (coding->of_sums) coding->failed_owners[rank] = true;
   }
   uint64_t offset = header;
   std::byte* decoded = receive.data() + decoded_offsets[rank];
@@ -209,7 +209,7 @@ Status GatherMessage::read_part(uint32_t round, uint32_t rank) {
   return {};
 }
 
-// What this rank has coded, as the host sees it; null if that is not as many.
+// The indices that this rank has coded, as the host sees them; null if their number is not `count`.
 void* GatherMessage::own_indices(ItemRun& item, uint32_t round, size_t s, uint64_t count) const {
   if (count == 0 || !item.encodes || item.own[round].section(s).count != count) return nullptr;
   return const_cast<void*>(item.place().sent(*this, item.own[round].section(s)));

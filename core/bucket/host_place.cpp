@@ -18,9 +18,10 @@ penstock_exec exec_of_host() {
   return exec;
 }
 
-// All of it is looked at, but for a large gradient that travels as it is: there a sweep would be
-// all that is done to it. Its beginning, its end and a part that moves on with the steps tell a
-// gradient that is not finite as a whole, which is what a loss that is not finite leaves behind.
+// Inspects all values, except in a large gradient that travels unchanged, because there the sweep
+// would be the only work on the gradient. In such a gradient it inspects the beginning, the end and
+// a part that moves with the steps. They detect a gradient that is not finite as a whole, which is
+// the effect of a loss that is not finite.
 bool looks_finite(const PieceRun& piece, uint64_t step) {
   constexpr uint64_t kPart = 4096, kLarge = 16 * kPart;
   const uint64_t count = piece.piece.numel;
@@ -33,7 +34,7 @@ bool looks_finite(const PieceRun& piece, uint64_t step) {
   return part(0) && part(count - kPart) && part(step % parts * kPart);
 }
 
-// Only in a step after many that were forgotten (core/set/forgotten_watch.cpp).
+// Used only in a step after many forgotten steps (core/set/forgotten_watch.cpp).
 void add_norm(BucketRun& bucket, const PieceRun& piece) {
   if (piece.dtype != PENSTOCK_FLOAT32) return;
   const double scale = bucket.context.step.grad_scale;

@@ -1,4 +1,4 @@
-// The host's memory as a place of work: what is asked for is done at once.
+// The host's memory as a place of work. Every operation is done when its function returns.
 #pragma once
 
 #include "core/bucket/work_place.hpp"
@@ -33,8 +33,8 @@ class HostPlace final : public WorkPlace {
   Status divide(uint32_t dtype, void* values, uint64_t count, uint32_t by) const override;
   void copy(BucketRun& bucket, const void* source, void* target, uint64_t count,
             uint64_t element) const override;
-  // Widens 16 bits where compressor or memory works in float32, and adds what a replaced memory has
-  // left over.
+  // Widens 16-bit values if compressor or memory works in float32, and adds the carry that a
+  // replaced memory left.
   bool load(BucketRun& bucket, size_t piece) const override;
   Status store(BucketRun& bucket, PieceRun& piece) const override;
   bool take_sum(BucketRun& bucket, Coding& coding, size_t item) const override;

@@ -19,13 +19,13 @@ Coding& add_coding(BucketRun& bucket, const LegKind& kind, uint32_t leg) {
   coding.links = &bucket.context.at(kind.level);
   coding.leg = leg;
   coding.to_owners = kind.pattern == PENSTOCK_ALL_TO_ALL;
-  // The second coding of a route is of sums, which each owner has alone.
-  coding.alone = bucket.codings.size() > 1;
+  // The second coding of a route is the coding of sums; each owner has its sums alone.
+  coding.of_sums = bucket.codings.size() > 1;
   coding.failed_owners.resize(coding.links->group.size());
   return coding;
 }
 
-ItemRun& add_item(Coding& coding, PieceRun& piece, const Fitting::Option& option,
+ItemRun& add_item(Coding& coding, PieceRun& piece, const BoundScheme::Option& option,
                   const ElementRange& range, const ElementRange& extent) {
   ItemRun& item = coding.items.emplace_back();
   item.of = &piece;
@@ -33,12 +33,12 @@ ItemRun& add_item(Coding& coding, PieceRun& piece, const Fitting::Option& option
   item.range = range;
   item.extent = extent;
   item.compressor = option.compressor;
-  item.memory = coding.alone ? option.owner_memory : option.memory;
+  item.memory = coding.of_sums ? option.owner_memory : option.memory;
   item.dtype = piece.dtype;
   return item;
 }
 
-// The parts of a piece, one for each owner that has something of it.
+// Calls body for the part of a piece that each owner has.
 template <typename Body>
 void each_owned(const PieceRun& piece, const std::vector<OwnedRange>& owned, const Body& body) {
   const uint64_t first = piece.piece.first, end = first + piece.piece.numel;
@@ -50,7 +50,7 @@ void each_owned(const PieceRun& piece, const std::vector<OwnedRange>& owned, con
   }
 }
 
-void add_host_sums(Coding& coding, PieceRun& piece, const Fitting::Option& option,
+void add_host_sums(Coding& coding, PieceRun& piece, const BoundScheme::Option& option,
                    const std::vector<OwnedRange>& owned, uint32_t me) {
   each_owned(piece, owned, [&](ElementRange range, ElementRange extent, uint32_t owner) {
     ItemRun& item = add_item(coding, piece, option, range, extent);
@@ -59,8 +59,9 @@ void add_host_sums(Coding& coding, PieceRun& piece, const Fitting::Option& optio
   });
 }
 
-// What is added on the way needs no owner: nobody has to read it before all do.
-void add_shards(Coding& parts, Coding& sums, PieceRun& piece, const Fitting::Option& option,
+// An item that is added on the way needs no owner, because no rank has to read it before all ranks
+// do.
+void add_shards(Coding& parts, Coding& sums, PieceRun& piece, const BoundScheme::Option& option,
                 const std::vector<OwnedRange>& owned, uint32_t me) {
   const ElementRange all{0, piece.gradient->numel};
   if (!option.needs.compressor_facts.gathers) {
@@ -85,8 +86,8 @@ PluginCall noted(const BucketRun& bucket, std::string_view kind, std::string_vie
                     context.step.index);
 }
 
-// Compensate and the encode of the first round become one sweep where the memory publishes a form
-// that the compressor knows.
+// Makes compensate and the encode of the first round one sweep, if the memory publishes a form that
+// the compressor knows.
 void fold_item(ItemRun& item, const penstock_memory_need& memory) {
   if (memory.form == PENSTOCK_FORM_NONE) return;
   const bool has_momentum = memory.form != PENSTOCK_FORM_AFFINE;
@@ -135,7 +136,8 @@ Status claim_states(ItemRun& item, const Coding& coding, StateStore& states,
   return {};
 }
 
-// A single dense sum of what the gradient holds, of which nothing is kept.
+// Whether the item is a single dense sum of the gradient's values, of which no memory keeps
+// anything.
 bool is_plain(const BucketRun& bucket, const ItemRun& item,
               const penstock_compressor_need& compressor, const penstock_memory_need& memory) {
   const bool one_dense_sum =
@@ -143,8 +145,8 @@ bool is_plain(const BucketRun& bucket, const ItemRun& item,
       item.rounds[0].sections.size() == 1 && item.rounds[0].sections[0].dtype == item.dtype &&
       item.rounds[0].sections[0].capacity == item.range.numel;
   const uint32_t plain = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
-  // What passes through is never void, so what is not finite would reach the memory's state or its
-  // finish.
+  // An item that passes through is never void, so values that are not finite would reach the
+  // memory's state or its `finish`.
   const bool memory_is_idle = item.work_is == PENSTOCK_WORK_IS_GRAD && memory.n_states == 0 &&
                               item.n_scalars == 0 && !item.records_decoded &&
                               !PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, finish);
@@ -152,7 +154,8 @@ bool is_plain(const BucketRun& bucket, const ItemRun& item,
          legs_of(bucket.plan.route).size() == 1 && !item.of->widened && memory_is_idle;
 }
 
-// A composite reads from the payloads' capacity how many entries are wanted; here that is all.
+// A composite reads the number of wanted entries from the capacity of payloads. With this scope the
+// capacity is all entries.
 Status check_composite(const BucketRun& bucket, const ItemRun& item,
                        const penstock_compressor_need& compressor) {
   if (!item.on_composite || compressor.scope != PENSTOCK_SCOPE_BUCKET) return {};
@@ -206,10 +209,11 @@ Status complete_item(BucketRun& bucket, const Coding& coding, ItemRun& item, Sta
   return {};
 }
 
-// From here on two copies of a bucket cost more than a message of its own for the flag.
+// From this size on, two copies of a bucket cost more than a separate message for the flag.
 constexpr uint64_t kManyBytes = 1u << 20;
 
-// Plain gradients travel from where they lie, if all of a bucket are: one message, one sum.
+// Plain gradients travel from their own storage if all gradients of the bucket are plain: one
+// message, one sum.
 void settle_what_passes_through(Coding& coding) {
   if (coding.items.empty()) return;
   const ItemRun& first = coding.items.front();
@@ -228,7 +232,7 @@ void settle_what_passes_through(Coding& coding) {
   }
 }
 
-// Asks both plugins for items that they have in common.
+// Asks a compressor and a memory for their needs for items that they share.
 Status ask_for(const BucketRun& bucket, const Coding& coding, const std::vector<ItemRun*>& items,
                CompressorNeeds& compressor_needs, MemoryNeeds& memory_needs) {
   CompressorInstance& compressor = *items.front()->compressor;
@@ -250,7 +254,7 @@ Status ask_for(const BucketRun& bucket, const Coding& coding, const std::vector<
 
 }  // namespace
 
-void make_codings(BucketRun& bucket, const Fitting& fitting) {
+void make_codings(BucketRun& bucket, const BoundScheme& bound_scheme) {
   const auto kinds = legs_of(bucket.plan.route);
   for (uint32_t leg = 0; leg < kinds.size(); ++leg)
     if (kinds[leg].encodes) add_coding(bucket, kinds[leg], leg);
@@ -258,9 +262,10 @@ void make_codings(BucketRun& bucket, const Fitting& fitting) {
   const uint32_t route = bucket.plan.route;
   const uint32_t me = bucket.context.at(level_of_owners(route)).group.rank();
   for (PieceRun& piece : bucket.pieces) {
-    const Fitting::Option& option = fitting.options(piece.piece.gradient)[piece.piece.choice];
+    const BoundScheme::Option& option =
+        bound_scheme.options(piece.piece.gradient)[piece.piece.choice];
     const auto owned = [&]() -> const std::vector<OwnedRange>& {
-      return fitting.ownership(route)[piece.piece.gradient];
+      return bound_scheme.ownership(route)[piece.piece.gradient];
     };
     if (adds_in_hosts(route))
       add_host_sums(coding, piece, option, owned(), me);

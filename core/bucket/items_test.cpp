@@ -34,11 +34,12 @@ struct Pieces : PaperBucket {
       gradients.emplace_back(DeclaredGradient(name, gradients.size(), {numel}));
     for (const Gradient& gradient : gradients)
       chosen.push_back({&gradient, {scheme.compressor, scheme.memory, {}}});
-    auto made = Fitting::make(scheme, chosen, registry,
-                              {.world = context.world, .owners_per_host = context.owners_per_host});
+    auto made =
+        BoundScheme::make(scheme, chosen, registry,
+                          {.world = context.world, .owners_per_host = context.owners_per_host});
     EXPECT_TRUE(made.ok()) << made.status().message();
-    fitting = made.value();
-    const uint64_t cut = fitting->ownership(PENSTOCK_ROUTE_SHARD)[0][1].first;
+    bound_scheme = made.value();
+    const uint64_t cut = bound_scheme->ownership(PENSTOCK_ROUTE_SHARD)[0][1].first;
     for (const planning::Piece& piece : {planning::Piece{0, 0, cut, 0},
                                          {2, 0, 0, 0},
                                          {0, cut, 80'000 - cut, 0},
@@ -62,7 +63,7 @@ struct Pieces : PaperBucket {
     std::vector<Owned> all;
     for (size_t p = 0; p < bucket.pieces.size(); ++p) {
       const planning::Piece& piece = bucket.pieces[p].piece;
-      const auto& ranges = fitting->ownership(bucket.plan.route)[piece.gradient];
+      const auto& ranges = bound_scheme->ownership(bucket.plan.route)[piece.gradient];
       std::vector<uint32_t> owner_of(gradients[piece.gradient].numel);
       for (const OwnedRange& range : ranges)
         for (uint64_t i = 0; i < range.numel; ++i) owner_of[range.first + i] = range.owner;
@@ -89,12 +90,12 @@ struct Pieces : PaperBucket {
   test::PrivateFolder folder;
   test::TestHost host;
   Registry registry{host.host.table(), {{folder.path()}, false}};
-  std::shared_ptr<const Fitting> fitting;
+  std::shared_ptr<const BoundScheme> bound_scheme;
 };
 
 TEST(Items, AreThePiecesWhereNobodyOwnsThem) {
   Pieces pieces(PENSTOCK_ROUTE_FLAT, 1, ranks_on_one_host(3));
-  make_codings(pieces.bucket, *pieces.fitting);
+  make_codings(pieces.bucket, *pieces.bound_scheme);
   ASSERT_EQ(pieces.bucket.codings.size(), 1u);
   ASSERT_EQ(pieces.items(0).size(), 5u);
   for (size_t p = 0; p < 5; ++p) {
@@ -109,14 +110,14 @@ TEST(Items, AreThePiecesWhereNobodyOwnsThem) {
 TEST(Items, OfShardAreWhatEachOwnerHasOfEachPiece) {
   for (uint32_t rank = 0; rank < 3; ++rank) {
     Pieces pieces(PENSTOCK_ROUTE_SHARD, rank, ranks_on_one_host(3));
-    make_codings(pieces.bucket, *pieces.fitting);
+    make_codings(pieces.bucket, *pieces.bound_scheme);
     ASSERT_EQ(pieces.bucket.codings.size(), 2u);
     const auto owned = pieces.owned();
     EXPECT_EQ(owned.size(), 6u);  // of two owners in the third piece
     EXPECT_EQ(pieces.items(0), owned);
     EXPECT_EQ(pieces.items(1), owned);
     EXPECT_TRUE(pieces.coding(0).to_owners);
-    EXPECT_TRUE(pieces.coding(1).alone);
+    EXPECT_TRUE(pieces.coding(1).of_sums);
     for (size_t i = 0; i < owned.size(); ++i) {
       const ItemRun& part = pieces.coding(0).items[i];
       const ItemRun& sum = pieces.coding(1).items[i];
@@ -133,7 +134,7 @@ TEST(Items, OfShardAreWhatEachOwnerHasOfEachPiece) {
 
 TEST(Items, OfShardThatAreSummedNeedNoOwner) {
   Pieces pieces(PENSTOCK_ROUTE_SHARD, 2, ranks_on_one_host(3), false);
-  make_codings(pieces.bucket, *pieces.fitting);
+  make_codings(pieces.bucket, *pieces.bound_scheme);
   EXPECT_EQ(pieces.items(0).size(), 5u);
   EXPECT_TRUE(pieces.items(1).empty());
 }
@@ -141,7 +142,7 @@ TEST(Items, OfShardThatAreSummedNeedNoOwner) {
 TEST(Items, OfShardEndAtTheirOwnersWhereResultsStayThere) {
   Pieces pieces(PENSTOCK_ROUTE_SHARD, 0, ranks_on_one_host(3));
   pieces.bucket.ends_at_owners = true;
-  make_codings(pieces.bucket, *pieces.fitting);
+  make_codings(pieces.bucket, *pieces.bound_scheme);
   ASSERT_EQ(pieces.bucket.codings.size(), 1u);
   for (const ItemRun& item : pieces.coding().items) EXPECT_EQ(item.sum, nullptr);
 }
@@ -149,7 +150,7 @@ TEST(Items, OfShardEndAtTheirOwnersWhereResultsStayThere) {
 TEST(Items, OfHostsAreExchangedByTheirOwnersAlone) {
   for (uint32_t rank = 0; rank < 4; ++rank) {
     Pieces pieces(PENSTOCK_ROUTE_HIERARCHICAL, rank, {0, 0, 1, 1});
-    make_codings(pieces.bucket, *pieces.fitting);
+    make_codings(pieces.bucket, *pieces.bound_scheme);
     ASSERT_EQ(pieces.bucket.codings.size(), 1u);
     EXPECT_EQ(pieces.coding().leg, 1u);
     EXPECT_EQ(pieces.coding().links, &pieces.context.at(PENSTOCK_LEVEL_CROSS));
@@ -166,7 +167,7 @@ TEST(Items, OfHostsAreExchangedByTheirOwnersAlone) {
 TEST(Items, HaveStatesOnlyWhereTheyAreEncoded) {
   for (uint32_t rank = 0; rank < 3; ++rank) {
     Pieces pieces(PENSTOCK_ROUTE_SHARD, rank, ranks_on_one_host(3));
-    make_codings(pieces.bucket, *pieces.fitting);
+    make_codings(pieces.bucket, *pieces.bound_scheme);
     ScratchNeed scratch;
     for (size_t c = 0; c < 2; ++c)
       ASSERT_OK(plan_items(pieces.bucket, pieces.coding(c), pieces.states, scratch));

@@ -18,14 +18,14 @@ bool Job::resume(BucketRun& bucket) {
   try {
     status_ = carry_on(bucket, parked);
   } catch (...) {
-    // Calls into plugins turn what they throw into a Status; what ends up here is our own.
+    // Plugin calls turn the exceptions of plugins into a Status, so an exception here is our own.
     status_ = Status(Code::internal, "a bucket's job threw " + sdk::current_exception_text());
   }
   return !parked;
 }
 
 Status Job::carry_on(BucketRun& bucket, bool& parked) {
-  uint64_t now = now_us();  // where one stage ends the next begins: the clock is read once a stage
+  uint64_t now = now_us();  // the next stage begins when this one ends: one reading a stage
   for (; at_ < bucket.program.size(); ++at_) {
     Stage& stage = *bucket.program[at_];
     if (!waits_) {
@@ -38,7 +38,7 @@ Status Job::carry_on(BucketRun& bucket, bool& parked) {
       parked = waits_ && bucket.park(stage.wait());
       if (parked) return {};
     }
-    // Only what is waited for leaves an error in the bucket.
+    // Only an awaited event leaves an error in the bucket.
     if (std::exchange(waits_, false)) PENSTOCK_TRY(bucket.failure);
     PENSTOCK_TRY(stage.end(bucket));
     now = take_note(bucket, stage);
@@ -57,9 +57,9 @@ uint64_t Job::take_note(BucketRun& bucket, const Stage& stage) const {
   return now;
 }
 
-bool Job::poll(BucketRun& bucket, uint64_t look) {
+bool Job::poll(BucketRun& bucket, uint64_t pass) {
   bool has_come = false;
-  bucket.failure = bucket.program[at_]->poll(bucket, look, has_come);
+  bucket.failure = bucket.program[at_]->poll(bucket, pass, has_come);
   return has_come || !bucket.failure.ok();
 }
 

@@ -19,7 +19,7 @@ uint32_t round_count(const Coding& coding) {
   return static_cast<uint32_t>(most);
 }
 
-// What people see of it: "optimizer.0 bucket 3: layer4.weight to fc.bias, 12 gradients".
+// Sets the names that people see: "optimizer.0 bucket 3: layer4.weight to fc.bias, 12 gradients".
 void name_bucket(BucketRun& bucket) {
   bucket.label = fmt::format("bucket {}", bucket.number);
   bucket.lane = fmt::format("{} {}", bucket.context.name, bucket.label);
@@ -44,8 +44,8 @@ void lay_out_prologue(BucketRun& bucket, Coding& coding) {
       std::any_of(coding.items.begin(), coding.items.end(), [](const ItemRun& item) {
         return item.encodes && !item.passes_through && !item.rounds.empty();
       });
-  // An owner that encodes for itself has nobody to ask.
-  const bool asks_first = bucket.context.nonfinite_is_strict && travels_coded && !coding.alone;
+  // An owner encodes its sums alone, so it has no other rank to ask.
+  const bool asks_first = bucket.context.nonfinite_is_strict && travels_coded && !coding.of_sums;
   if (count == 0 && !asks_first) return;
   coding.prologue = make_flag(bucket, coding, count);
 }
@@ -62,7 +62,7 @@ Status shape_payloads(Coding& coding) {
       auto& received = item.received.emplace_back();
       if (item.encodes) own.shape(need, me);
       if (!item.decodes) continue;
-      if (coding.alone) {
+      if (coding.of_sums) {
         received.emplace_back().shape(need, int32_t(item.owner));
         continue;
       }
@@ -75,7 +75,8 @@ Status shape_payloads(Coding& coding) {
   return {};
 }
 
-// The items of a round by compressor, way of meeting and place of work.
+// Lists the calls of a round. Items are grouped by compressor, number of payloads, place of work,
+// and whether means arrive.
 template <typename Takes, typename Add>
 void list_calls(Coding& coding, uint32_t round, std::vector<CompressorCall>& calls,
                 const Takes& takes, const Add& add) {
@@ -110,7 +111,7 @@ void list_compressor_calls(Coding& coding) {
         coding, round, coding.encode_calls, [](const ItemRun& item) { return item.encodes; },
         [&](CompressorCall& call, ItemRun& item) {
           call.own.push_back(item.own[round].c());
-          const bool folds = item.folded && round == 0;  // later rounds find it compensated
+          const bool folds = item.folded && round == 0;  // else it is compensated already
           call.folds.push_back(folds ? &item.fold : nullptr);
           if (folds) call.fold_encoder = fold_encoder(*item.compressor).table;
         });
@@ -122,8 +123,8 @@ void list_compressor_calls(Coding& coding) {
   }
 }
 
-// Where decode leaves the result and the compressor can, it leaves the mean. Sums that go on to a
-// further coding are none, and a vote is no sum.
+// Lets decode form the mean if the compressor can and the decoded values are the result. Sums that
+// go on to a further coding are not the result, and a vote is not a sum.
 void let_decode_divide(BucketRun& bucket) {
   if (bucket.codings.size() != 1 || bucket.context.result_is_sum) return;
   Coding& coding = *bucket.codings.front();
@@ -173,7 +174,7 @@ void list_memory_calls(Coding& coding) {
   }
 }
 
-// The legs that carry the codings, and the dense ones around them.
+// Makes the legs that carry the codings, and the dense legs around these legs.
 void make_legs(BucketRun& bucket) {
   const auto kinds = legs_of(bucket.plan.route);
   size_t coding = 0;

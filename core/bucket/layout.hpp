@@ -6,7 +6,7 @@
 
 namespace penstock {
 
-// How the compressor compensates and encodes in one sweep; a null table where it cannot.
+// How the compressor compensates and encodes in one sweep; `table` is null if it cannot.
 struct FoldEncoder {
   const penstock_fold_encoder* table = nullptr;
   bool reads_before = false;  // from one generation of work and momentum into the next
@@ -16,8 +16,8 @@ FoldEncoder fold_encoder(const CompressorInstance& compressor);  // [control]
 // Makes room for the own payload decoded to dense float32. [control]
 Status make_returned(const Coding& coding, ItemRun& item);
 
-// Makes everything a step needs. Items are complete but for payloads; the channels are open.
-// [control]
+// Makes everything that a step needs. The items must be complete except for their payloads, and the
+// channels must be open. [control]
 Status lay_out(BucketRun& bucket, StateStore& states);
 
 }  // namespace penstock

@@ -266,7 +266,7 @@ TEST(Prologues, AreAFlagAloneWhereNothingIsMeasured) {
   EXPECT_FALSE(has_prologue([](PaperBucket&, ItemRun& item) { item.rounds.clear(); }));
   EXPECT_FALSE(has_prologue([](PaperBucket&, ItemRun& item) { item.encodes = false; }));
   // An owner that encodes for itself has nobody to ask.
-  EXPECT_FALSE(has_prologue([](PaperBucket& paper, ItemRun&) { paper.coding().alone = true; }));
+  EXPECT_FALSE(has_prologue([](PaperBucket& paper, ItemRun&) { paper.coding().of_sums = true; }));
 }
 
 // ---- Who divides ----

@@ -7,7 +7,8 @@
 namespace penstock {
 namespace {
 
-// Where nothing keeps float32, 16 bits hold the gradient and the carry, rounded once.
+// Adds the carry to 16-bit values. The sum is rounded once, because nothing keeps the values in
+// float32.
 void add_carry_to_halves(uint32_t dtype, void* values, const float* carry, uint64_t count,
                          float scale) {
   constexpr uint64_t kTile = 1024;
@@ -30,7 +31,7 @@ void note_nonfinite(SetContext& context, const Gradient& gradient) {
 void take_note(BucketRun& bucket, const PieceRun& piece, bool is_finite) {
   if (is_finite) return;
   note_nonfinite(bucket.context, *piece.gradient);
-  // What travels as it is arrives as it is, on every rank.
+  // Values that travel unchanged arrive unchanged on every rank, so they make no bucket void.
   bucket.nonfinite = bucket.nonfinite || !piece.is_never_void;
 }
 

@@ -1,14 +1,15 @@
-// What a bucket takes in at its beginning, and what an owner takes in of sums.
+// A bucket takes in its gradients here, and an owner takes in its sums.
 #pragma once
 
 #include "core/bucket/bucket.hpp"
 
 namespace penstock {
 
-// Resets what the bucket knows of a step, and takes the gradients of this one. On the host it
-// widens gradients of 16 bits if compressor or memory works in float32, adds the carry if the
-// memory has neither momentum nor shift (Finish adds the others), and looks for values that are not
-// finite. Inspect has looked at gradients on a device, and Load reads what it found.
+// Resets the facts of the last step in the bucket, and takes the gradients of the current step. On
+// the host it widens 16-bit gradients if compressor or memory works in float32, adds the carry if
+// the memory has neither momentum nor shift (Finish adds the other carries), and inspects the
+// values for numbers that are not finite. Inspect has inspected gradients on a device, and Load
+// reads its findings.
 class Load final : public Stage {
  public:
   Load() : Stage("load") {}
@@ -16,14 +17,15 @@ class Load final : public Stage {
   Status begin(BucketRun& bucket) override;
 };
 
-// Adds `scale` times what a replaced memory left over of `range` of a gradient to `values`.
+// Adds `scale` times the carry in `range` of a gradient to `values`.
 void add_carry(const Gradient& gradient, const ElementRange& range, uint32_t dtype, void* values,
                double scale);
 
-// The factor by which an owner multiplies a sum before it encodes it: 1 where the memories work in
-// true units, else 1 / grad_scale.
+// The factor by which an owner multiplies a sum before it encodes the sum: 1 if the memories work
+// in true units, else 1 / grad_scale.
 double to_true_units(const BucketRun& bucket, const ItemRun& sum);
-// Scales an owner's sums to such units, and looks for values that are not finite. [engine]
+// Scales an owner's sums by this factor, and inspects the sums for values that are not finite.
+// [engine]
 void take_sums(BucketRun& bucket, Coding& coding);
 
 }  // namespace penstock

@@ -17,7 +17,7 @@ bool takes_mean(const Link& link, uint32_t dtype) {
   return (dtypes & PENSTOCK_DTYPE_BIT(dtype)) != 0;
 }
 
-// Whether half of a payload is half of what decode makes of it.
+// Whether half of a payload decodes to half of the result.
 bool decodes_means(const CompressorInstance& compressor, const penstock_compressor_need& need,
                    uint32_t dtype) {
   if ((need.flags & PENSTOCK_NEED_LINEAR) != 0) return true;
@@ -36,7 +36,7 @@ bool arrives_as_mean(const BucketRun& bucket, const Coding& coding, const ItemRu
   if (round.combine != PENSTOCK_COMBINE_SUM || round.reduction != PENSTOCK_REDUCE_SUM ||
       round.sections.empty() || !item.wants_mean())
     return false;
-  const uint32_t dtype = round.sections[0].dtype;  // of all its sections
+  const uint32_t dtype = round.sections[0].dtype;  // all its sections have this dtype
   if (dtype != PENSTOCK_FLOAT16 && dtype != PENSTOCK_BFLOAT16) return false;
   return takes_mean(item.place().link_of(coding, item, 0), dtype) &&
          decodes_means(*item.compressor, compressor, dtype);

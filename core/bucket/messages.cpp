@@ -11,7 +11,7 @@
 namespace penstock {
 namespace {
 
-// What a round of an item is summed in.
+// The dtype in which a round of an item is summed.
 Result<uint32_t> summed_dtype(const ItemRun& item, uint32_t round) {
   const RoundNeed& need = item.rounds[round];
   if (need.sections.empty()) return uint32_t{PENSTOCK_FLOAT32};
@@ -73,7 +73,7 @@ Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& stat
   Coding& coding = *begins.coding;
   std::map<Summed, std::vector<size_t>> sums;
   std::vector<size_t> gathers, sparse, announced;
-  const bool to_owners = coding.to_owners || coding.alone;
+  const bool to_owners = coding.to_owners || coding.of_sums;
   std::vector<std::vector<size_t>> by_owner(to_owners ? coding.links->group.size() : 0);
   for (size_t i = 0; i < coding.items.size(); ++i) {
     const ItemRun& item = coding.items[i];
@@ -81,7 +81,7 @@ Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& stat
     const RoundNeed& need = item.rounds[round];
     const bool is_announced = item.place().link_of(coding, item, round).is_announced;
     if (need.combine == PENSTOCK_COMBINE_SUM) {
-      // Who adds to a sum receives it.
+      // A rank that adds to a sum must receive it.
       if (item.encodes != item.decodes)
         return internal("gradient '{}' is summed in round {} by ranks that {} it",
                         item.gradient->name, round,

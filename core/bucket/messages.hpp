@@ -1,4 +1,4 @@
-// The messages of a bucket, made at plan time: which payloads travel together, and in which
+// Lays out the messages of a bucket at plan time: which payloads travel together, and in which
 // buffers.
 #pragma once
 
@@ -19,15 +19,15 @@ std::unique_ptr<Message> make_message(BucketRun& bucket, Coding& coding, Link& l
 }
 // The link of items that share a message. [control]
 Link& link_of(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
-// Sets the items of a message, and its place if some items are worked on elsewhere than on the
-// host. [control]
+// Sets the items of a message, and its place if some items are not compressed on the host.
+// [control]
 void take_items(MessageRun& message, std::vector<size_t> items);
-// For what is sent of its items, or received. OUT_OF_MEMORY. [control]
+// Memory for the data that a message sends or receives for its items. OUT_OF_MEMORY. [control]
 inline Result<WorkMemory> memory_of(const MessageRun& message, uint64_t bytes) {
   return message.place->make_for(*message.link, bytes);
 }
-// The messages of one round in the legs of a coding, which are those from `begins` to `ends`;
-// payloads have been shaped. [control]
+// Makes the messages of one round, on the legs of a coding from `begins` to `ends`. The payloads
+// must have been shaped. [control]
 Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& states, uint32_t round);
 
 }  // namespace penstock

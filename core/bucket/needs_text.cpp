@@ -26,8 +26,9 @@ void add_rounds(const ItemRun& item, std::string& text) {
   }
 }
 
-// Each kind of place forms sums in an order of its own, so what must have the same bits on all
-// ranks is to be made on the same kind. Likewise what takes a way that no other kind could follow.
+// Each kind of place forms sums in an order of its own, so a result that must have equal bits on
+// all ranks must be formed on one kind of place. A path that no other kind of place can follow must
+// be equal on all ranks too.
 std::string place_text(const BucketRun& bucket, const Coding& coding, const ItemRun& item) {
   if (const std::string_view way = item.place().way(bucket, coding, item); !way.empty())
     return fmt::format(" {}", way);

@@ -1,7 +1,8 @@
-// What the place of a bucket's pieces adds to its program: further stages, and the time that they
-// take elsewhere than on the host. A bucket has one placement of three: this class, if all pieces
-// are on the host, adds nothing. If some are copied to the host first it adds `inspect`, `give out`
-// and `return`. If some are worked on on a device it adds all stages of core/bucket/on_device.
+// The placement of a bucket adds to its program the stages that depend on where its pieces lie, and
+// reports the time that they take elsewhere than on the host. There are three placements. This
+// class is for pieces on the host and adds nothing. If some pieces are copied to the host first,
+// the second placement adds `inspect`, `give out` and `return`. If some pieces are device-resident,
+// the third placement adds all stages of core/bucket/on_device.
 #pragma once
 
 #include "core/bucket/bucket.hpp"
@@ -15,7 +16,7 @@ class Placement {
   Placement(const Placement&) = delete;
   Placement& operator=(const Placement&) = delete;
 
-  // ---- stages, where they stand in the list [control] ----
+  // ---- stages to add at this point of the program [control] ----
   virtual void before_load(Program&) {}
   virtual void after_load(Program&) {}
   virtual void before_begin(Program&, Coding&) {}
@@ -28,10 +29,10 @@ class Placement {
   virtual Status list_ended() { return {}; }
 
   // ---- a step [engine] ----
-  // Around the begin of the stage with this number.
+  // Called before and after the `begin` of the stage with this number.
   virtual Status stage_begins(size_t) { return {}; }
   virtual Status stage_begun(size_t) { return {}; }
-  // Adds what is known by now of the time that the last step has taken elsewhere than on the host.
+  // Adds the time that the last step has taken elsewhere than on the host, if it is known by now.
   virtual Status take_times() { return {}; }
   // Whether the times of the last step are known.
   virtual bool has_times() const { return true; }

@@ -5,7 +5,7 @@
 namespace penstock {
 namespace {
 
-// Calls body(storage, elements) for each gradient that has some.
+// Calls body(storage, elements) for each gradient that has elements.
 template <typename Body>
 void each_stretch(const MessageRun& message, const Body& body) {
   for (const size_t position : message.items) {
@@ -15,7 +15,7 @@ void each_stretch(const MessageRun& message, const Body& body) {
   }
 }
 
-// Where they begin, if each begins where the one before it ends; else null.
+// The address of the first gradient, if each gradient begins where the last one ends; else null.
 std::byte* one_stretch(const MessageRun& message) {
   std::byte* first = nullptr;
   std::byte* end = nullptr;
@@ -30,7 +30,7 @@ std::byte* one_stretch(const MessageRun& message) {
 
 using To = MessageCopies::To;
 
-// All gradients behind each other in the message's copy, or back.
+// Copies all gradients one after another into the message's copy, or back.
 Status copy(MessageRun& message, To to) {
   std::byte* at = message.send.data();
   MessageCopies copies(message, to);

@@ -1,6 +1,6 @@
-// Gradients that are summed as they are (decision 0003): their message is the storage that they lie
-// in, where they lie behind each other in the order of the message, as in a bucket of DDP.
-// Elsewhere they are copied together and back.
+// Gradients that are summed unchanged (decision 0003). If they lie one after another in the order
+// of the message, as in a bucket of DDP, their storage is the message. If they do not, they are
+// copied into one buffer and back.
 #pragma once
 
 #include "core/bucket/sums.hpp"
@@ -8,8 +8,8 @@
 namespace penstock {
 
 struct PlainMessage final : SumMessage {
-  // Its size, and room for a copy, of which in host memory no page is taken before it is needed.
-  // OUT_OF_MEMORY. [control]
+  // Sets the size of the message, and makes room for a copy; host memory takes no page before the
+  // copy is needed. OUT_OF_MEMORY. [control]
   Status make_room(uint32_t round) override;
   Status before_encode(uint32_t round) override;
   Status prepare(Leg&, uint32_t) override { return {}; }

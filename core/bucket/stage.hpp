@@ -1,6 +1,6 @@
-// A stage of a bucket's program (program.hpp): what is done between two places where the bucket
-// may have to wait. Stages are made with the plan; a step changes what they point to and allocates
-// nothing. All functions are called on the engine thread.
+// A stage of a bucket's program (program.hpp): the work between two points at which the bucket may
+// have to wait. Stages are made with the plan. A step changes only the data to which they point,
+// and allocates nothing. All functions are called on the engine thread.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -15,10 +15,10 @@ class BucketRun;
 
 class Stage {
  public:
-  // What has to come after `begin` and before `end`. `turn`: the job goes back to the engine's
-  // queue once.
-  enum class Wait { nothing, messages, device, next_forward, turn };
-  // Which of the bucket's times its time is added to.
+  // The event that must happen between `begin` and `end`. `yield`: the job goes back to the
+  // engine's queue once.
+  enum class Wait { nothing, messages, device, next_forward, yield };
+  // The time of the bucket to which the stage's time is added.
   enum class Part { none, encode, exchange, decode };
 
   explicit Stage(std::string_view name, Part part = Part::none, Wait wait = Wait::nothing)
@@ -31,18 +31,19 @@ class Stage {
   Part part() const { return part_; }
   Wait wait() const { return wait_; }
 
-  // Whether it runs in this step. By default a stage does not run once the bucket is void. Stages
-  // that every bucket needs, and those that tell other ranks, say otherwise.
+  // Whether the stage runs in this step. By default a stage does not run once the bucket is void.
+  // Stages that every bucket needs, and stages that notify other ranks, override this function.
   virtual bool runs(const BucketRun& bucket) const;
-  // Hands over what it sends, queues what a device does, or does all there is to do.
+  // Hands over the data that the stage sends, queues the work of a device, or does the whole work.
   virtual Status begin(BucketRun& bucket) = 0;
-  // Whether anything has to come in this step, asked after begin. Wait::messages: begin has called
+  // Whether the stage waits in this step; asked after `begin`. Wait::messages: `begin` has called
   // BucketRun::begin_transfers.
   virtual bool waits(const BucketRun&) const { return wait_ != Wait::nothing; }
-  // Wait::device: whether it has come. `look` is the number of the engine's poll, the same for all
-  // its jobs, so that one question to the device can answer several of them.
-  virtual Status poll(BucketRun& bucket, uint64_t look, bool& has_come);
-  // After begin, and after what it waits for has come, if it waits.
+  // Wait::device: sets `has_come` if the event has happened. `pass` is the number of the engine's
+  // poll. It is equal for all jobs of a poll, so that one question to the device can answer several
+  // jobs.
+  virtual Status poll(BucketRun& bucket, uint64_t pass, bool& has_come);
+  // Called after `begin`; if the stage waits, after the event.
   virtual Status end(BucketRun&) { return {}; }
 
  private:

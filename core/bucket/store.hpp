@@ -4,8 +4,8 @@
 
 namespace penstock {
 
-// Results into the gradients' own storage: NaN where the bucket is void, zeros where its gradients
-// are left out of this phase. Where that is on a device the copies are queued.
+// Writes results into the gradients' own storage: NaN if the bucket is void, zeros for gradients
+// that this phase leaves out. If the storage is on a device, the copies are queued.
 class Store final : public Stage {
  public:
   Store() : Stage("store") {}

@@ -12,7 +12,7 @@
 namespace penstock {
 namespace {
 
-// The elements all sections of `items` take in a summed message.
+// The number of elements that all sections of `items` take in a summed message.
 uint64_t summed_elements(const Coding& coding, const std::vector<size_t>& items, uint32_t round) {
   uint64_t count = 0;
   for (size_t position : items)
@@ -21,8 +21,8 @@ uint64_t summed_elements(const Coding& coding, const std::vector<size_t>& items,
   return count;
 }
 
-// Whether what is sent must outlive the exchange: an in-place sum would overwrite what may have to
-// be given back.
+// Whether the sent payloads must outlive the exchange: an in-place sum would overwrite payloads
+// that may be given back.
 bool keeps_own(const Coding& coding, const std::vector<size_t>& items, uint32_t round) {
   return std::any_of(items.begin(), items.end(), [&](size_t position) {
     const ItemRun& item = coding.items[position];
@@ -86,7 +86,7 @@ Status lay_out_sum(BucketRun& bucket, Leg& leg, uint32_t round, const Summed& ho
   return {};
 }
 
-// One sum in two legs: reduced and scattered, then what this rank holds passed on to all.
+// Makes one sum on two legs: a reduce-scatter, then each rank passes its share on to all ranks.
 Status lay_out_halves(BucketRun& bucket, Leg& begins, Leg& ends, uint32_t round, const Summed& how,
                       std::vector<size_t> items) {
   Coding& coding = *begins.coding;
@@ -153,7 +153,7 @@ Status SumMessage::read_flag(const void* arrived) const {
 }
 
 Status SumMessage::read(const Leg& leg, uint32_t round) {
-  if (!leg.kind.decodes) return {};  // a part of the sum, for a leg to come
+  if (!leg.kind.decodes) return {};  // this is a part of the sum; a later leg reads it
   PENSTOCK_TRY(read_flag(message.receive));
   for (const size_t position : items) {
     ItemRun& item = coding->items[position];

@@ -1,15 +1,15 @@
-// Messages of which the ranks' values are added up on the way.
+// Messages in which the values of the ranks are added up on the way.
 #pragma once
 
 #include "core/bucket/messages.hpp"
 
 namespace penstock {
 
-// Payloads of one type, all added up in one way. A flag follows if the numbers are floats that are
-// added or averaged.
+// Payloads of one element type with one reduction. A flag follows if the numbers are floats that
+// are added or averaged.
 struct SumMessage : MessageRun {
-  // Its buffers: what is sent must stay where it may have to be given back. Items are set.
-  // OUT_OF_MEMORY. [control]
+  // Makes the buffers. A payload that may be given back must not be overwritten, so it gets a
+  // receive buffer of its own. The items must be set. OUT_OF_MEMORY. [control]
   virtual Status make_room(uint32_t round);
   std::string_view name() const override { return "sum"; }
   Status prepare(Leg& leg, uint32_t round) override;
@@ -19,30 +19,30 @@ struct SumMessage : MessageRun {
   Status read_flag(const void* arrived) const;
 };
 
-// A flag alone, or the prologue of a coding: what memories have measured (`Measure` writes it), and
-// the flag.
+// A flag alone, or the prologue of a coding: the scalars that memories have measured (`Measure`
+// writes them), and the flag.
 struct FlagMessage final : SumMessage {
   std::string_view name() const override { return "flag"; }
   Status read(const Leg& leg, uint32_t round) override;
-  // As it has arrived.
+  // Reads the flag of the arrived message.
   Status take() const { return read_flag(message.receive); }
 };
 
-// The second half of a sum: this rank's share goes to all.
+// The second half of a sum: this rank's share goes to all ranks.
 struct SharesMessage final : SumMessage {
   std::string_view name() const override { return "shares"; }
   Status prepare(Leg&, uint32_t) override { return {}; }
 };
 
-// Items that are added up in one message: of one type, in one way, over one link.
+// The key of a sum message: its items have one element type, one reduction and one kind of link.
 struct Summed {
   bool is_announced;
   uint32_t dtype, reduction;
   auto operator<=>(const Summed&) const = default;
 };
 
-// A message of one leg, or in two halves: reduced and scattered, then what this rank holds goes to
-// all. [control]
+// These functions make a sum: as one message on one leg, or as two messages on two legs, a
+// reduce-scatter and then an all-gather of each rank's share. [control]
 Status lay_out_sum(BucketRun& bucket, Leg& leg, uint32_t round, const Summed& how,
                    std::vector<size_t> items);
 Status lay_out_halves(BucketRun& bucket, Leg& begins, Leg& ends, uint32_t round, const Summed& how,

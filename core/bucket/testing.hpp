@@ -1,5 +1,5 @@
-// For the tests of this room: a bucket as one rank makes it at plan time. Needs are told by the
-// test, so no plugin is called, no channel opened and no thread started.
+// For the tests of this room: a bucket as one rank makes it at plan time. The test states the
+// needs, so no plugin is called, no channel is opened and no thread is started.
 #pragma once
 
 #include "core/bucket/layout.hpp"
@@ -24,7 +24,7 @@ namespace penstock::testing {
     ASSERT_TRUE(assert_ok_status.ok()) << assert_ok_status.message(); \
   } while (false)
 
-// ---- What compressors plan ----
+// ---- The needs of compressors ----
 
 inline SectionNeed exactly(uint64_t count, uint32_t dtype = PENSTOCK_FLOAT32) {
   return {count, PENSTOCK_ROLE_VALUES, dtype, true};
@@ -46,7 +46,7 @@ inline RoundNeed pairs(uint64_t most) {
   return gathered({up_to(most, PENSTOCK_UINT32, PENSTOCK_ROLE_INDICES), up_to(most)});
 }
 
-// ---- Plugins with a name and traits, of which nothing else is called ----
+// ---- Plugins with a name and traits; no other function is called ----
 
 inline std::unique_ptr<CompressorInstance> compressor_named(const std::string& name,
                                                             uint32_t flags = 0) {
@@ -74,7 +74,7 @@ inline std::unique_ptr<MemoryInstance> memory_named(const std::string& name) {
   return std::move(MemoryInstance::borrow(name, &table, nullptr).value());
 }
 
-// A device whose memory is the host's, and of which one allocation is never larger than a GiB.
+// A device whose memory is host memory. One allocation has at most one GiB.
 inline Device device_on_paper() {
   static const penstock_device_table table = [] {
     penstock_device_table made{};
@@ -104,13 +104,13 @@ inline WorkPlace& place_on_paper() {
 
 // ---- The bucket ----
 
-// As many ranks, all on one host.
+// `n` ranks on one host.
 inline std::vector<uint32_t> ranks_on_one_host(uint32_t n) {
   return std::vector<uint32_t>(n, 0);
 }
 
 struct PaperBucket {
-  // hosts[r] is the host of rank r; the bucket is that of `rank`.
+  // hosts[r] is the host of rank r. The bucket belongs to `rank`.
   PaperBucket(uint32_t route, uint32_t rank, const std::vector<uint32_t>& hosts)
       : bucket(context, {{}, route}, 3) {
     context.name = "set";
@@ -128,7 +128,7 @@ struct PaperBucket {
       coding.links = &context.at(kinds[leg].level);
       coding.leg = leg;
       coding.to_owners = kinds[leg].pattern == PENSTOCK_ALL_TO_ALL;
-      coding.alone = bucket.codings.size() > 1;
+      coding.of_sums = bucket.codings.size() > 1;
       coding.failed_owners.resize(coding.links->group.size());
     }
   }
@@ -145,7 +145,7 @@ struct PaperBucket {
 
   Coding& coding(size_t number = 0) { return *bucket.codings[number]; }
 
-  // A whole gradient of `numel` elements, and the item of it.
+  // Adds a whole gradient with `numel` elements, and its item.
   ItemRun& add(const std::string& name, uint64_t numel, std::vector<RoundNeed> rounds) {
     gradients.emplace_back(DeclaredGradient(name, gradients.size(), {static_cast<int64_t>(numel)}));
     PieceRun& piece = bucket.pieces.emplace_back();
@@ -154,7 +154,7 @@ struct PaperBucket {
     piece.piece = {piece.gradient->index, 0, numel, 0};
     return add_item(0, piece, {0, numel}, std::move(rounds));
   }
-  // A further item, of a range of a piece.
+  // Adds a further item for a range of a piece.
   ItemRun& add_item(size_t number, PieceRun& piece, const ElementRange& range,
                     std::vector<RoundNeed> rounds) {
     ItemRun& item = coding(number).items.emplace_back();

@@ -1,10 +1,11 @@
-// How the payloads of a bucket lie in a gathered message.
+// The format of payloads in a gathered message.
 //
-// One rank's part: flags, then for each item its kind and the count of each section, then the
-// sections, each starting at a multiple of 8 bytes; those of indices are coded (coded_indices.hpp).
-// Little-endian. docs/payloads.md has the table.
-// What comes from a peer is input: every number of the header is checked before it is used, and
-// decode checks indices.
+// The part of one rank has flags, then for each item its kind and the count of each section, then
+// the sections. Each section starts at a multiple of 8 bytes. Sections of indices are coded
+// (coded_indices.hpp). All numbers are little-endian. docs/payloads.md has the table.
+//
+// Data from another rank is untrusted input: every number of the header is checked before it is
+// used, and decode checks indices.
 #pragma once
 
 #include "core/bucket/flag.hpp"
@@ -21,7 +22,7 @@ constexpr uint64_t round_up(uint64_t bytes) {
 Status bad_payload(const BucketRun& bucket, const MessageRun& message, uint32_t rank,
                    const ItemRun* item, std::string_view what);
 
-// The words before the sections: flags, then of each item its kind and the count of each section.
+// Bytes before the sections: the flags, then for each item its kind and the count of each section.
 uint64_t header_bytes(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
 
 class HeaderWriter {
@@ -35,13 +36,13 @@ class HeaderWriter {
   std::byte* cursor_;
 };
 
-// Of one rank. Errors: INVALID_PAYLOAD.
+// Reads the header of one rank. Errors: INVALID_PAYLOAD.
 class HeaderReader {
  public:
   HeaderReader(const MessageRun& message, const std::byte* header)
       : message_(message), cursor_(header) {}
   uint32_t flags() { return take(); }
-  // Kind and counts of what has arrived of an item.
+  // Reads the kind and counts of the item's payload that has arrived.
   Status read(const BucketRun& bucket, ItemRun& item, uint32_t round, uint32_t rank);
 
  private:
@@ -53,7 +54,7 @@ class HeaderReader {
 // Bytes of the part for `items` with every section at capacity.
 uint64_t gathered_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
 
-// Of an announced message: without header, and uncoded.
+// Bytes of the part in an announced message: without a header, and uncoded.
 uint64_t sections_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
 
 }  // namespace penstock

@@ -140,7 +140,7 @@ TEST(HostileParts, OfASetOfSomeRanksAreToldByTheirRankInTheWorld) {
 
 // ---- What a device will find ----
 
-// Pairs that are worked on on a device, on rank 1 of two; values go through host memory.
+// Device-resident pairs, on rank 1 of two; their values go through host memory.
 struct OnDevice : Gathered {
   OnDevice() : Gathered(1, 2), item(add("w", 10, {pairs(4)})) {
     item.of->place = &testing::place_on_paper();

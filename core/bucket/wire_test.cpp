@@ -254,7 +254,7 @@ TEST(Wire, OfSumsOnlyWhatTheirOwnersSendIsReadAndItIsNotedWhoHasNone) {
   ItemRun& first = receiver.add("first", 2, {gathered({up_to(2)})});
   ItemRun& second = receiver.add("second", 2, {gathered({up_to(2)})});
   receiver.open();
-  receiver.coding().alone = true;
+  receiver.coding().of_sums = true;
   for (ItemRun* item : {&first, &second}) {
     item->received[0].clear();
     item->received[0].emplace_back().shape(item->rounds[0], 0);

@@ -1,7 +1,7 @@
-// Memory that pieces are worked on in, or that messages are sent from and received into. A place of
-// work (work_place.hpp) makes it. Memory of the host may have a twin on a device: as large, with
-// everything at the same offset. Memory that lies on the device alone is its own twin, and the host
-// may not touch it.
+// Memory in which pieces are compressed, or from which messages are sent and into which they are
+// received. A place of work (work_place.hpp) makes it. Memory of the host may have a twin on a
+// device: a block of equal size with all data at equal offsets. Memory that lies on the device
+// alone is its own twin, and the host must not touch it.
 #pragma once
 
 #include "core/base/buffer.hpp"
@@ -18,7 +18,7 @@ class WorkMemory {
       : bytes_(held.bytes()),
         data_(held.data()),
         holds_(std::make_shared<Buffer>(std::move(held))) {}
-  // `holds` gives it back when it ends.
+  // `holds` frees the memory when its last copy is destroyed.
   WorkMemory(uint64_t bytes, std::byte* data, std::byte* twin, std::shared_ptr<const void> holds)
       : bytes_(bytes), data_(data), twin_(twin), holds_(std::move(holds)) {}
 
@@ -29,7 +29,8 @@ class WorkMemory {
     return reinterpret_cast<T*>(data_);
   }
   bool is_its_twin() const { return data_ != nullptr && twin_ == data_; }
-  // The address in the twin of what lies at `here`, null if there is no twin; and back.
+  // Converts an address in this memory to an address in the twin (null if there is no twin), and
+  // back.
   std::byte* twin_of(const void* here) const {
     return twin_ == nullptr ? nullptr : twin_ + (static_cast<const std::byte*>(here) - data_);
   }

@@ -259,10 +259,10 @@ void Communication::end_held(Channel& channel) {
   auto held = held_.lower_bound({&channel, 0});
   while (held != held_.end() && held->first.first == &channel) {
     if (held->second != nullptr)
-      finish(*held->second,
-             Status(Code::aborted,
-                    fmt::format("channel '{}' was closed before this message's turn came",
-                                channel.name)));
+      finish(
+          *held->second,
+          Status(Code::aborted, fmt::format("channel '{}' was closed before this message was sent",
+                                            channel.name)));
     held = held_.erase(held);
   }
 }

@@ -92,7 +92,7 @@ TEST_F(OrderedChannel, EndsWhatWaitsForItsTurnWhenItIsClosed) {
   communication_.submit(channel_, &second_);
   communication_.skip(channel_, 2);
   communication_.close_channel(channel_);
-  EXPECT_EQ(second_.end(), "channel 'ordered' was closed before this message's turn came");
+  EXPECT_EQ(second_.end(), "channel 'ordered' was closed before this message was sent");
 }
 
 // What a step would take for an arrival, and read from buffers that nobody has filled.

@@ -1,5 +1,5 @@
-// What carries the messages of a run: one transport among all its ranks, and where [transport]
-// names them others within a host, between hosts, and from device to device.
+// The transports of a run: one transport between all ranks and, if [transport] names them, other
+// transports within a host, between hosts, and from device to device.
 #pragma once
 
 #include "core/plugin/instances.hpp"
@@ -20,11 +20,11 @@ class Transports {
   }
   CollectiveInstance& world() const { return *own_[0]; }
   bool has_own(uint32_t level) const { return own_[level - PENSTOCK_LEVEL_WORLD] != nullptr; }
-  // The level's own, or that of all ranks.
+  // The transport of the level, or else the transport of all ranks.
   CollectiveInstance& at(uint32_t level) const {
     return has_own(level) ? *own_[level - PENSTOCK_LEVEL_WORLD] : world();
   }
-  // Of that name, among those of levels; null: none.
+  // The transport with this name among the transports of levels; null: there is none.
   CollectiveInstance* find(std::string_view name) const {
     for (const auto& transport : own_)
       if (transport != nullptr && transport->name() == name) return transport.get();
@@ -34,10 +34,11 @@ class Transports {
     for_devices_ = transport.get();
     own_for_devices_ = std::move(transport);
   }
-  // One that carries other messages too: some can be joined only once in a process.
+  // Uses a transport that carries other messages too, because some transports can join only once
+  // per process.
   void share_for_devices(CollectiveInstance& of_level) { for_devices_ = &of_level; }
   CollectiveInstance* for_devices() const { return for_devices_; }  // null: none
-  // Each once, that of all ranks first.
+  // Each transport once, the transport of all ranks first.
   std::vector<CollectiveInstance*> all() const {
     std::vector<CollectiveInstance*> transports;
     for (const auto& transport : own_)
@@ -47,8 +48,8 @@ class Transports {
   }
 
  private:
-  std::array<std::unique_ptr<CollectiveInstance>, 3> own_;  // by level, from WORLD on
-  std::unique_ptr<CollectiveInstance> own_for_devices_;     // where it is none of these
+  std::array<std::unique_ptr<CollectiveInstance>, 3> own_;  // by level, beginning with WORLD
+  std::unique_ptr<CollectiveInstance> own_for_devices_;     // set if for_devices_ is not in own_
   CollectiveInstance* for_devices_ = nullptr;
 };
 

@@ -6,12 +6,12 @@
 
 namespace penstock {
 
-// Sorted lines that describe an instance's plugin and its resolved options, without RANK_LOCAL
-// ones.
+// Returns sorted lines that describe an instance's plugin and its resolved options, without
+// RANK_LOCAL options.
 using DescribeInstance = std::function<Result<std::vector<std::string>>(const InstanceConfig&)>;
 
-// Canonical text of all that must be equal on all ranks, one fact per line, sorted within each
-// stage, so that the first line that differs can be shown to people. `describe` stands for the
+// Canonical text of all facts that must be equal on all ranks, one fact per line, sorted within
+// each stage, so that the first differing line can be shown to users. `describe` stands for the
 // plugins (core/fit/resolve.hpp gives one); its errors are passed on.
 Result<std::string> agreement_text(const Config& config, const DescribeInstance& describe);
 

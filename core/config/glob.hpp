@@ -7,8 +7,8 @@
 
 namespace penstock {
 
-// Whether `text` as a whole fits `pattern`: * any run, ? any byte, [a-z] [!a-z] one byte of a set,
-// \ quotes the next. Time is bounded by size(pattern) * size(text).
+// Whether the whole `text` matches `pattern`: * any run, ? any byte, [a-z] [!a-z] one byte of a
+// set, \ quotes the next byte. Time is bounded by size(pattern) * size(text).
 bool glob_fits(std::string_view pattern, std::string_view text);
 
 // INVALID_ARGUMENT for a pattern that is empty, has an open [ or ends in a backslash.

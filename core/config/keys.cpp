@@ -33,48 +33,47 @@ std::vector<ConfigKey> keys_of_planning() {
        .agreed = true},
       {.name = "check_parameters",
        .initial = "\"warning\"",
-       .summary = "what parameters that differ between ranks before the first gradient leaves are: "
-                  "`\"warning\"` names them once, `\"error\"` ends the step on every rank, "
-                  "`\"off\"` does not "
-                  "compare them",
+       .summary = "how Penstock reports parameters that differ between ranks when the first "
+                  "gradient is sent: `\"warning\"` names them once, `\"error\"` ends the step on "
+                  "every rank, `\"off\"` does not compare them",
        .target = &RuntimeConfig::check_parameters,
        .choices = {"warning", "error", "off"},
        .agreed = true},
       {.name = "nonfinite",
        .initial = "\"void\"",
        .summary =
-           "what a bucket with NaN or Inf on some rank leaves in the memories; its result is NaN "
-           "on "
-           "all ranks, and the run goes on. `\"void\"`: memories on ranks whose gradients are "
-           "finite "
-           "keep these for later; `\"strict\"`: all memories stay as they were, for one more small "
-           "message per compressed bucket",
+           "state of the memories after a step in which a gradient of a bucket is NaN or Inf on "
+           "some rank; the result of the bucket is NaN on all ranks, and the run goes on. "
+           "`\"void\"`: ranks with finite gradients keep them in their memories for later steps; "
+           "`\"strict\"`: no memory changes; this takes one more small message per compressed "
+           "bucket",
        .target = &RuntimeConfig::nonfinite,
        .choices = {"void", "strict"},
        .agreed = true},
       {.name = "forget",
        .initial = "true",
        .summary =
-           "a backward whose gradients are thrown away leaves no trace in what is kept; `false` "
-           "halves the memory of that, and throwing away is refused",
+           "a backward whose gradients are thrown away does not change the kept state; `false` "
+           "halves the memory for this state, but then throwing away is an error",
        .target = &RuntimeConfig::forget,
        .agreed = true},
       {.name = "forget_limit",
        .initial = "0",
        .summary =
-           "after so many steps running whose gradients were thrown away, what memories keep is "
-           "let go; 0: never",
+           "after this number of successive steps whose gradients were thrown away, the memories "
+           "are cleared; 0: never",
        .target = &RuntimeConfig::forget_limit,
        .agreed = true},
       {.name = "arena_limit_mb",
        .initial = "4096",
-       .summary = "most MiB of payloads and scratch of one set",
+       .summary = "largest size of the payloads and scratch of one set, in MiB",
        .target = &RuntimeConfig::arena_limit_mb,
        .minimum = 1,
        .maximum = 0x1p40},  // in bytes and added up, a set's memory must stay within 64 bits
       {.name = "hash_replicated_every",
        .initial = "0",
-       .summary = "compare replicated state between ranks every so many steps; 0: never",
+       .summary = "number of steps between two comparisons of replicated state between ranks; 0: "
+                  "never",
        .target = &RuntimeConfig::hash_replicated_every,
        .agreed = true},
       {.name = "code_path",
@@ -110,11 +109,11 @@ std::vector<ConfigKey> keys_of_waiting() {
        .target = &RuntimeConfig::heartbeat_s,
        .minimum = 0.001,  // what the threads that beat can keep to
        .maximum = kYear},
-      {.name = "meeting_timeout_s",
+      {.name = "rendezvous_timeout_s",
        .initial = "1800",
        .summary = "seconds for which a run waits at its start for ranks that have not come yet, "
                   "with a warning every `stall_warning_s`",
-       .target = &RuntimeConfig::meeting_timeout_s,
+       .target = &RuntimeConfig::rendezvous_timeout_s,
        .minimum = kLeastSeconds,
        .maximum = kYear},
       {.name = "stall_warning_s",
@@ -130,9 +129,9 @@ std::vector<ConfigKey> keys_of_waiting() {
       {.name = "busy_limit_s",
        .initial = "1800",
        .summary =
-           "seconds for which ranks that live are waited for (a validation, a checkpoint on one "
-           "rank) before the run ends, and nine tenths of it for a plugin call; 0: without an end. "
-           "What rank 0 has counts for steps and operations",
+           "seconds for which the run waits for ranks that are alive but busy (a validation, a "
+           "checkpoint on one rank) before it ends, and nine tenths of it for a plugin call; 0: no "
+           "limit. For steps and operations the value of rank 0 counts",
        .target = &RuntimeConfig::busy_limit_s,
        .minimum = kLeastSeconds,
        .maximum = kYear,
@@ -152,9 +151,9 @@ std::vector<ConfigKey> keys_of_the_run() {
       {.name = "log_level",
        .initial = "\"warning\"",
        .summary =
-           "what is said. With `\"info\"` rank 0 says for each set at its start the file, the "
-           "scheme, ranks, hosts and the plan with the bytes it moves, and at its end what was "
-           "moved, the share of time waited and the slowest rank",
+           "least severe lines that are written. With `\"info\"` rank 0 writes two lines for each "
+           "set: at its start the file, the scheme, ranks, hosts and the plan with the bytes it "
+           "moves; at its end the bytes moved, the share of time waited and the slowest rank",
        .target = &RuntimeConfig::log_level,
        .choices = {"debug", "info", "warning", "error"}},
       {.name = "timeline",
@@ -188,10 +187,10 @@ ConfigTable make_scheme_keys() {
                            kMemory = quoted_text(defaults::kMemory),
                            kScheduler = quoted_text(defaults::kScheduler);
   static const std::string kCollective = fmt::format(
-      "instance that moves payloads. `\"auto\"`: what the program lends (`\"{}\"`), else the "
-      "transport that fits the launcher, which is `{}` under mpirun, `{}` under torchrun or srun, "
-      "and for a run of one `{}` where it is there",
-      kLentCollective, kUnderMpi.front(), kInStep.front(), kAlone.front());
+      "instance that moves payloads. `\"auto\"`: the transport that the program lends (`\"{}\"`), "
+      "else the transport that fits the launcher: `{}` under mpirun, `{}` under torchrun or srun, "
+      "and in a run of one rank `{}` if this build has it",
+      kBorrowedCollective, kUnderMpi.front(), kInStep.front(), kAlone.front());
   return {
       "[scheme]",
       {{.name = "compressor",
@@ -200,7 +199,7 @@ ConfigTable make_scheme_keys() {
         .target = &Scheme::compressor},
        {.name = "memory",
         .initial = kMemory,
-        .summary = "instance that keeps what was not sent",
+        .summary = "instance that keeps the values that were not sent",
         .target = &Scheme::memory},
        {.name = "owner_memory",
         .initial = "as `memory`, or as a rule says",
@@ -212,25 +211,26 @@ ConfigTable make_scheme_keys() {
         .target = &Scheme::collective},
        {.name = "transport",
         .initial = "none",
-        .summary =
-            "what carries the messages of a composite collective, or `\"auto\"`; only with one",
+        .summary = "transport instance that carries the messages of a composite collective, or "
+                   "`\"auto\"`; only with a composite",
         .target = &Scheme::transport},
        {.name = "scheduler",
         .initial = kScheduler,
         .summary = "instance that makes buckets and puts them in order",
         .target = &Scheme::scheduler},
        {.name = "route",
-        .initial = "`\"flat\"`, or `\"split\"` with a scheduler that makes nothing else",
+        .initial = "`\"flat\"`, or `\"split\"` with a scheduler that makes no other route",
         .summary = "`\"flat\"`: one exchange among all ranks; `\"split\"`: reduce-scatter, then "
-                   "all-gather; `\"hierarchical\"`: sums within each host, coded between hosts; "
-                   "`\"shard\"`: coded to the owners of parts, who add, and coded from them to "
-                   "all",
+                   "all-gather; `\"hierarchical\"`: dense sums within each host, compressed "
+                   "between hosts; `\"shard\"`: compressed to the owners of parts, which add them, "
+                   "then compressed from the owners to all",
         .target = &Scheme::route,
         .choices = route_names()},
        {.name = "candidates",
         .initial = "none",
         .summary =
-            "compressor instances that a scheduler may choose from; only with one that chooses",
+            "compressor instances that a scheduler may choose from; only with a scheduler that "
+            "chooses",
         .target = &Scheme::candidates}}};
 }
 
@@ -246,19 +246,19 @@ const ConfigTable& transport_keys() {
       "[transport]",
       {{.name = "local",
         .initial = "as among all ranks",
-        .summary = "collective instance that carries what the ranks of one host send each other; "
-                   "only routes with a level of their own for hosts have such messages",
+        .summary = "collective instance that carries the messages between ranks of one host; only "
+                   "route `\"hierarchical\"` has such messages",
         .target = &Scheme::local_transport},
        {.name = "cross",
         .initial = "as among all ranks",
-        .summary = "the same for what goes between hosts on such a route",
+        .summary = "collective instance that carries the messages between hosts on route "
+                   "`\"hierarchical\"`",
         .target = &Scheme::cross_transport},
        {.name = "device",
         .initial = "none: through pinned host memory",
         .summary =
-            "collective instance that carries sums and pairs, or pairs alone, from device to "
-            "device, of gradients that are worked on there; what ranks have to tell each other "
-            "about them goes over `collective`",
+            "collective instance that carries sums and pairs (or only pairs) of device-resident "
+            "gradients from device to device; the headers of these messages go over `collective`",
         .target = &Scheme::device_transport}}};
   return table;
 }

@@ -1,6 +1,6 @@
-// The keys of a configuration file, each declared once: what it takes, where it goes, and what it
-// means. From this list come the reader, the text that ranks compare, `penstock config describe`
-// and the tables of docs/configuration.md.
+// The keys of a configuration file. Each key is declared once, with its values, target and meaning.
+// The reader, the text that ranks compare, `penstock config describe` and the tables of
+// docs/configuration.md are made from this list.
 #pragma once
 
 #include "core/config/key.hpp"
@@ -19,6 +19,6 @@ const ConfigTable& runtime_keys();
 const ConfigTable& rule_keys();
 const ConfigTable& match_keys();
 const ConfigTable& switch_keys();
-std::vector<const ConfigTable*> config_tables();  // all of them
+std::vector<const ConfigTable*> config_tables();  // all tables
 
 }  // namespace penstock

@@ -3,6 +3,7 @@
 #include "core/base/nearest.hpp"
 #include "core/base/own_directory.hpp"
 #include "core/base/system_error.hpp"
+#include "core/config/former_names.hpp"
 #include "core/config/reader.hpp"
 
 #include <algorithm>
@@ -202,7 +203,8 @@ std::string configuration_file(const std::string& path) {
 
 Result<Config> load_config_text(std::string_view text, const std::string& name,
                                 const std::string& directory, const LoadOptions& options) {
-  PENSTOCK_ASSIGN(const Node root, parse_toml(text, name));
+  PENSTOCK_ASSIGN(Node root, parse_toml(text, name));
+  PENSTOCK_TRY(replace_former_names(root));
   std::error_code error;
   const std::filesystem::path absolute =
       std::filesystem::absolute(directory.empty() ? "." : directory, error);

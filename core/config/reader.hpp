@@ -1,4 +1,4 @@
-// Reads a tree into a Config, table by table, in the order in which they depend on each other.
+// Reads a tree into a Config, table by table, in the order of their dependencies.
 #pragma once
 
 #include "core/config/load.hpp"
@@ -8,7 +8,7 @@ namespace penstock {
 
 class ConfigReader {
  public:
-  // `directory` is where relative paths in the document count from.
+  // Relative paths in the document are relative to `directory`.
   ConfigReader(std::string directory, bool allow_runtime)
       : directory_(std::move(directory)), allow_runtime_(allow_runtime) {}
 
@@ -26,14 +26,14 @@ class ConfigReader {
   Status read_transport(const Node& node);
   Status read_runtime(const Node& node);
   Status only_of_the_run(const Node& node, std::string_view table) const;
-  // Facts that need the whole file: overridden instances exist, and every rule's overrides take
-  // effect.
+  // Checks facts that need the whole file: overridden instances exist, and every rule's overrides
+  // take effect.
   Status check_references() const;
-  // An instance that no stage names would be a table without effect.
+  // Refuses a table of an instance that no stage uses, because it would have no effect.
   Status check_used() const;
   Status check_overridden(const std::map<InstanceKey, Settings>& options,
                           const std::vector<InstanceKey>& there) const;
-  // Those of any stage, each once, in the order in which they appear.
+  // The instances of all stages, each once, in the order of their first use.
   std::vector<InstanceKey> instances_of_all_stages() const;
   Status check_rule_overrides(size_t index) const;
 

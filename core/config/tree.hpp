@@ -1,4 +1,4 @@
-// A TOML document as a plain tree with places. Only tree.cpp knows toml++.
+// A TOML document as a plain tree with file positions. Only tree.cpp knows toml++.
 #pragma once
 
 #include "core/config/config.hpp"
@@ -16,7 +16,7 @@ struct NodeEntry;
 using NodeTable = std::vector<NodeEntry>;  // in order of the file
 using NodeArray = std::vector<Node>;
 struct OtherValue {
-  std::string type;  // "date", "time", "date-time": legal TOML that no key of ours takes
+  std::string type;  // "date", "time", "date-time": legal TOML that no key of Penstock takes
 };
 
 struct Node {
@@ -73,7 +73,7 @@ Status check_keys(const NodeTable& table, std::string_view prefix,
                   const std::vector<std::string>& known);
 const Node* find_key(const NodeTable& table, std::string_view key);
 
-// Letters, digits, '-' and '_': what can be an instance's name.
+// Letters, digits, '-' and '_': the characters of an instance's name.
 bool is_instance_name(std::string_view name);
 
 }  // namespace penstock

@@ -27,7 +27,7 @@ void name_call_that_exits() {
   if (call_here == nullptr) return;
   const std::string text = printable(fmt::format(
       "penstock: the plugin ended the process: {} called exit(), where a plugin returns a status; "
-      "mend the plugin, or use another",
+      "fix the plugin, or use another",
       PluginCall::text_of(*call_here)));
   std::fprintf(stderr, "%s\n", text.c_str());
   std::fflush(nullptr);

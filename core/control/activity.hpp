@@ -1,7 +1,7 @@
-// What this rank is doing: for the messages of the others, who wait for it, and for warnings about
-// plugin calls that do not return.
+// The current activity of this rank. The control messages carry it to the ranks that wait for this
+// rank, and the watch thread reads it to warn about plugin calls that do not return.
 //
-// On the step path nothing here allocates: texts are made when somebody looks.
+// Nothing here allocates on the step path: a text is made only when a reader asks for it.
 #pragma once
 
 #include "core/base/mutex.hpp"
@@ -18,7 +18,7 @@
 
 namespace penstock {
 
-// The plugin call that a thread is in, if any. One per thread that calls plugins.
+// The plugin call that a thread is executing, if any. Each thread that calls plugins has one slot.
 class CallSlot {
  public:
   // Views stay valid until the call ends.
@@ -42,13 +42,13 @@ class CallSlot {
 
  private:
   friend class PluginCall;
-  mutable Mutex mutex_;  // of the thread that calls, and of whoever looks: never contended
+  mutable Mutex mutex_;  // between the calling thread and a reader; hardly ever contended
   const Call* call_ PENSTOCK_GUARDED_BY(mutex_) = nullptr;
 };
 
-// A plugin call, from its making to its end. A plugin that ends the process within one would take
-// the run with it in silence, with the status of its choice: then the call is named on standard
-// error and the status is 1.
+// Marks a plugin call from construction to destruction. If a plugin ends the process during the
+// call, the run would end silently with the plugin's exit status. Therefore this class then names
+// the call on standard error and makes the exit status 1.
 class PluginCall {
  public:
   PluginCall(CallSlot* slot, std::string_view kind, std::string_view name, std::string_view stage,
@@ -85,19 +85,19 @@ class Activity {
     std::atomic<uint64_t> since_us{0};
   };
 
-  // [any] Something outside steps, in the past: "asked for operation 'x'".
+  // [any] Records something outside steps, in the past tense: "asked for operation 'x'".
   void did(std::string_view text);
-  // [control] Kept to the end of the run; another set of the same name takes its place.
+  // [control] The entry is kept to the end of the run; a new set with an equal name replaces it.
   std::shared_ptr<Steps> add_set(std::string name);
 
-  // [any] What it does, or did last, and since when.
+  // [any] The current or last activity of this rank, and since when.
   std::string text() const;
-  // [any] Per set, how many steps are over on this rank.
+  // [any] For every set, the number of finished steps on this rank.
   std::vector<std::pair<std::string, uint64_t>> steps_done() const;
 
   CallSlot engine;     // compressors and memories, in steps
   CallSlot transport;  // collectives
-  CallSlot planning;   // whatever is asked while a set is made or changed
+  CallSlot planning;   // plugin calls while a set is made or changed
   std::array<const CallSlot*, 3> slots() const { return {&engine, &transport, &planning}; }
 
  private:

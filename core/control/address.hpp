@@ -1,5 +1,5 @@
-// Under which addresses ranks find each other. They are IPv4 or IPv6, as numbers: "10.0.0.7",
-// "fd00::7". Of lists the IPv4 ones come first.
+// The addresses at which ranks find each other. An address is a numeric IPv4 or IPv6 address:
+// "10.0.0.7", "fd00::7". In every list, IPv4 addresses come first.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -13,25 +13,26 @@
 
 namespace penstock::control {
 
-// Those of this host's interfaces that are up, loopback first: it answers or refuses at once. Not
-// the IPv6 ones of a single link, which mean nothing without the name of an interface.
+// The addresses of this host's interfaces that are up. Loopback comes first because it answers or
+// refuses at once. IPv6 addresses of a single link are left out because they need the name of an
+// interface.
 Result<std::vector<std::string>> own_addresses();
 bool is_loopback(std::string_view address);
-// Those behind a host's name, or the one that it is, in brackets too. PEER_FAILED where there are
-// none.
+// The addresses of a host name. `host` may also be an address itself, with or without brackets.
+// PEER_FAILED if no address is found.
 Result<std::vector<std::string>> addresses_of(const std::string& host);
 // "10.0.0.7:29501", "[fd00::7]:29501".
 std::string with_port(std::string_view address, uint16_t port);
-// Those of rank 0's addresses under which this process can reach it and nobody else: on its host
-// loopback first; elsewhere neither loopback nor an address that this host has as well, and those
-// in a network of this host first.
+// The addresses of rank 0 at which this process can reach rank 0 and no other host. On rank 0's
+// host, loopback comes first. On another host, loopback and the addresses that this host also has
+// are left out, and addresses in a network of this host come first.
 std::vector<std::string> reachable(const std::vector<std::string>& addresses, bool server_is_here);
 
-// The same number in two processes where loopback leads from one to the other, which hosts of equal
-// names, containers and network namespaces need not do; 0: unknown.
+// A number that is equal in two processes if loopback connects them. Hosts with equal names,
+// containers and network namespaces need not be connected by loopback. 0: unknown.
 uint64_t network_place();
 
-// For the system's calls. INVALID_PAYLOAD for what is no such address.
+// A socket address for system calls. INVALID_PAYLOAD if the text is not an IPv4 or IPv6 address.
 struct Endpoint {
   sockaddr_storage bytes{};
   socklen_t size = 0;

@@ -80,7 +80,7 @@ TEST(ControlArrival, ALateRankIsWaitedForWithWarningsOnBothSides) {
   std::vector<std::string> warnings[2];
   const auto run = [&](uint32_t rank) {
     Control::Options options = at_one_place(rank, port, 400'000);
-    options.meeting_us = kLongUs;
+    options.rendezvous_us = kLongUs;
     options.warning_us = 200'000;
     options.on_warning = [&, rank](std::string text) {
       const std::lock_guard lock(mutex);

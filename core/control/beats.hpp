@@ -1,9 +1,10 @@
-// Signs of life that travel as datagrams, beside the control connection.
+// Heartbeats that travel as UDP datagrams, beside the control connection.
 //
-// After an outage TCP sends again when its doubling timer says so, up to as long after the link is
-// back as the link was away. Datagrams say at once that both ends live. They say nothing else: one
-// that is lost, comes twice, or comes from a stranger changes nothing, and where none gets through
-// the connection's own signs of life count. See docs/decisions/0026-beats-by-udp.md.
+// After an outage TCP retransmits only when its doubling timer expires; that can take as long as
+// the outage lasted. A datagram shows at once that its sender is alive, and it carries no other
+// information: a datagram that is lost, duplicated or sent by a stranger changes nothing. If no
+// datagram gets through, the heartbeats on the connection count. See
+// docs/decisions/0026-beats-by-udp.md.
 #pragma once
 
 #include "core/control/socket.hpp"
@@ -18,30 +19,32 @@
 
 namespace penstock::control {
 
-// One of `deadline_us` often enough that a link may be away for nine tenths of it.
+// The interval of datagrams. It is short enough that a link may be down for nine tenths of
+// `deadline_us` before the deadline passes.
 uint64_t datagram_interval_us(uint64_t deadline_us, uint64_t heartbeat_us);
 
-// A socket for them, and what they look like. One thread.
+// A UDP socket for these datagrams, and their format. For one thread.
 class BeatSocket {
  public:
   struct Address {
     sockaddr_storage bytes{};
     socklen_t size = 0;  // 0: none
   };
-  // Who sends it, to or from which rank. `number` grows with each that an end sends.
+  // The sender of a datagram, and the rank that sends or receives it. `number` grows with each
+  // datagram of a sender.
   struct Sign {
     bool from_server = false;
     uint32_t rank = 0;
     uint64_t number = 0;
   };
 
-  int descriptor() const { return socket_.get(); }  // -1: there is none, as poll takes it
-  // At `address`; its port may be taken over UDP: then at one that the system chooses.
+  int descriptor() const { return socket_.get(); }  // -1, which poll ignores: there is no socket
+  // Opens the socket at `address`. If its UDP port is taken, the system chooses another port.
   bool open(Address address, std::string token);
   uint16_t port() const;
-  // One that cannot leave is one that is lost.
+  // A datagram that cannot be sent counts as lost.
   void send(const Sign& sign, const Address& to) const;
-  // The next that has arrived and shows the token. False: there is none.
+  // Reads the next received datagram that carries the token. False: there is none.
   bool next(Sign& sign, Address& from) const;
 
  private:
@@ -49,18 +52,18 @@ class BeatSocket {
   std::string token_;
 };
 
-// Rank 0's end. One thread.
+// The end of rank 0. For one thread.
 class ServerBeats {
  public:
-  // Beside the listener of the control connections: at its addresses and, where it is free, its
-  // port. Where the host gives none there are no datagrams.
+  // Opens a socket at the addresses of the listener of the control connections and, if it is free,
+  // at the listener's port. If the host gives no socket, no datagrams are sent.
   ServerBeats(const Handle& listener, uint32_t size);
   int descriptor() const { return socket_.descriptor(); }
-  // What a member is told over its connection; nobody else knows the token.
+  // The text that a member receives over its connection. Only members know the token.
   std::string invitation() const;
-  // Says which ranks have shown that they live.
+  // Calls `lives` with each rank that has shown that it is alive.
   void receive(const std::function<void(uint32_t rank)>& lives);
-  // To all that have been heard, at where they are.
+  // Sends a datagram to every rank that has been heard, at its last address.
   void send();
 
  private:
@@ -74,14 +77,15 @@ class ServerBeats {
   uint64_t number_ = 0;
 };
 
-// Another rank's end, rank 0's client among them. One thread.
+// The end of every client, rank 0's own client included. For one thread.
 class ClientBeats {
  public:
-  // As invited, toward where the connection leads; over IPv4 or IPv6 as that goes.
+  // Opens a socket as invited, toward the peer of `connection`, over IPv4 or IPv6 as the
+  // connection.
   void open(int connection, uint32_t rank, uint16_t port, std::string token);
   int descriptor() const { return socket_.descriptor(); }
   bool has_heard() const { return newest_ != 0; }
-  // True: the server has shown that it lives.
+  // True: the server has shown that it is alive.
   bool receive();
   void send();
 

@@ -33,7 +33,7 @@ Control::Client::Client(Options options) : options_(std::move(options)) {
       std::clamp<uint64_t>(options_.heartbeat_us, 1'000, options_.deadline_us / 4);
   if (options_.warning_us != 0)
     options_.warning_us = std::max<uint64_t>(options_.warning_us, 1'000);
-  if (options_.meeting_us == 0) options_.meeting_us = options_.deadline_us;
+  if (options_.rendezvous_us == 0) options_.rendezvous_us = options_.deadline_us;
   if (options_.activity == nullptr) options_.activity = std::make_shared<Activity>();
 }
 
@@ -64,7 +64,7 @@ control::State::Options Control::Client::state_options() const {
           .pulse_us = options_.heartbeat_us,
           .warning_us = options_.warning_us,
           .start_us = now_us(),
-          .meeting_us = options_.meeting_us,
+          .rendezvous_us = options_.rendezvous_us,
           .settle_us = options_.place ? options_.place->settle_us : 0,
           .busy_limit_us = options_.busy_limit_us,
           .circle_us = options_.circle_us};
@@ -174,7 +174,7 @@ Status Control::Client::name_who_is_there(const std::vector<std::string>& hosts,
 }
 
 Status Control::Client::connect() {
-  const uint64_t begin_us = now_us(), until_us = begin_us + options_.meeting_us;
+  const uint64_t begin_us = now_us(), until_us = begin_us + options_.rendezvous_us;
   uint64_t warn_us = options_.warning_us == 0 ? control::kNever : begin_us + options_.warning_us;
   PENSTOCK_ASSIGN(const Address address, options_.place ? go_to_the_place() : ask_rank_0());
   const control::Hello mine = hello(address.token);
@@ -199,7 +199,7 @@ Status Control::Client::connect() {
   } while (now_us() < until_us);
   return deadline_exceeded(
       "control: rank {} reached rank 0 at none of its addresses {} within {}; last: {}",
-      options_.rank, fmt::join(address.hosts, ", "), control::seconds(options_.meeting_us),
+      options_.rank, fmt::join(address.hosts, ", "), control::seconds(options_.rendezvous_us),
       last.message());
 }
 
@@ -209,7 +209,7 @@ void Control::Client::warn_of_rank_0(const Address& address, const Status& last,
   options_.on_warning(fmt::format("rank {} has waited {} for rank 0 at {}, and waits {} in all: {}",
                                   options_.rank, control::seconds(waited_us),
                                   fmt::join(address.hosts, ", "),
-                                  control::seconds(options_.meeting_us), last.message()));
+                                  control::seconds(options_.rendezvous_us), last.message()));
 }
 
 // PEER_FAILED: another address or a later attempt may do better.

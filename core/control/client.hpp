@@ -1,8 +1,8 @@
-// The client side of Control: one connection and the watch thread that does all its work.
+// The client side of Control: one connection, and the watch thread that does all its work.
 //
-// Other threads put frames into a queue and wake the watch thread; answers come back through
-// handlers that it runs. In a world of one the other end is a control::State of its own instead of
-// a socket.
+// Other threads put frames into a queue and wake the watch thread, which passes the answers to
+// handlers. In a world of one rank the other end is a control::State in this process instead of a
+// socket.
 #pragma once
 
 #include "core/base/clock.hpp"
@@ -32,15 +32,16 @@ class Control::Client {
   Status start();
   void stop();
 
-  // Called once, with the server's reply or with the reason why none will come.
+  // Called once, with the server's reply or with the reason why there will be no reply.
   using Handler = std::function<void(control::Reply reply)>;
-  // Sends the frame that `make` builds around a fresh id, which is returned; 0 when refused.
+  // Sends the frame that `make` builds with a new id, and returns the id. 0: the frame was refused.
   uint64_t call(const std::function<std::string(uint64_t id)>& make, Handler handler);
   control::Reply call_and_wait(const std::function<std::string(uint64_t id)>& make);
 
-  // The answer is wanted no more: neither is its handler called, unless it is being called.
+  // The caller no longer wants the answer. The handler is not called any more, unless it is running
+  // already.
   void withdraw(uint64_t id);
-  // Something that has no answer.
+  // Sends a frame that has no answer.
   void send(std::string frame);
 
   void join(WhileJoined handlers);
@@ -53,7 +54,7 @@ class Control::Client {
   uint64_t served_bytes() const { return server_ == nullptr ? 0 : server_->served_bytes(); }
 
  private:
-  // Where rank 0 serves.
+  // The address at which rank 0 serves.
   struct Address {
     std::string token;
     std::vector<std::string> hosts;
@@ -89,19 +90,20 @@ class Control::Client {
   void fail_all(const Status& reason);
 
   Options options_;
-  std::string drawn_;                        // tells this process from another one of the same rank
-  std::unique_ptr<control::Server> server_;  // rank 0 of several
+  // Random: distinguishes this process from another process with an equal rank.
+  std::string drawn_;
+  std::unique_ptr<control::Server> server_;  // on rank 0 of several ranks
   control::Wakeup wakeup_;
 
   mutable Mutex mutex_;
   Condition changed_;
   std::deque<std::string> queue_ PENSTOCK_GUARDED_BY(mutex_);  // frames to send
   std::map<uint64_t, Handler> handlers_ PENSTOCK_GUARDED_BY(mutex_);
-  // Null: this rank has not.
+  // Null: this rank has not joined.
   std::shared_ptr<const WhileJoined> joined_ PENSTOCK_GUARDED_BY(mutex_);
   uint64_t next_id_ PENSTOCK_GUARDED_BY(mutex_) = 1;
-  uint64_t n_asked_ PENSTOCK_GUARDED_BY(mutex_) = 0;          // since the last answer
-  uint64_t n_asked_at_last_ PENSTOCK_GUARDED_BY(mutex_) = 0;  // when last looked at
+  uint64_t n_asked_ PENSTOCK_GUARDED_BY(mutex_) = 0;          // requests since the last answer
+  uint64_t n_asked_at_last_ PENSTOCK_GUARDED_BY(mutex_) = 0;  // n_asked_ at the last check
   Status abort_reason_ PENSTOCK_GUARDED_BY(mutex_);
   bool abort_announced_ PENSTOCK_GUARDED_BY(mutex_) = false;
   bool ready_ PENSTOCK_GUARDED_BY(mutex_) = false;     // every rank is connected
@@ -111,16 +113,16 @@ class Control::Client {
 
   std::atomic<bool> somebody_joined_{false};
 
-  // The watch thread's own.
+  // Used by the watch thread only.
   std::optional<control::Link> link_;
-  std::unique_ptr<control::State> local_;  // world of one
-  std::deque<std::string> local_frames_;   // from local_, with their length in front
+  std::unique_ptr<control::State> local_;  // in a world of one rank
+  std::deque<std::string> local_frames_;   // frames from local_, each with its length in front
   control::ClientBeats beats_;
   uint64_t datagram_at_us_ = 0;
   uint64_t beat_at_us_ = 0;
   uint64_t heard_us_ = 0;
-  std::string server_note_;      // what rank 0 did last
-  uint64_t server_note_us_ = 0;  // and when it told so
+  std::string server_note_;      // the last activity that rank 0 reported
+  uint64_t server_note_us_ = 0;  // the time of that report
   std::thread thread_;
 };
 

@@ -77,7 +77,7 @@ Result<std::vector<std::string>> Control::gather(std::string_view topic, std::st
                                                  const std::vector<uint32_t>& ranks,
                                                  uint64_t timeout_us) {
   Reply reply = client_->call_and_wait([&](uint64_t id) {
-    return encode(Meet{id, Purpose::meeting, std::string(topic), none_if_all(ranks, size()), "",
+    return encode(Meet{id, Purpose::rendezvous, std::string(topic), none_if_all(ranks, size()), "",
                        std::string(text), at_least_one(timeout_us)});
   });
   if (!reply.status.ok()) return reply.status;
@@ -88,7 +88,7 @@ Result<std::string> Control::hear_first(std::string_view topic, std::string_view
                                         const std::vector<uint32_t>& ranks, uint64_t timeout_us) {
   const bool is_first = ranks.empty() ? rank() == 0 : rank() == ranks.front();
   Reply reply = client_->call_and_wait([&](uint64_t id) {
-    Meet meet{id, Purpose::meeting,        std::string(topic), none_if_all(ranks, size()), "",
+    Meet meet{id, Purpose::rendezvous,     std::string(topic), none_if_all(ranks, size()), "",
               "", at_least_one(timeout_us)};
     if (is_first) meet.detail = text;
     meet.audience = control::Audience::first;
@@ -104,7 +104,7 @@ Status Control::agree(std::string_view topic, std::string_view text,
   return client_
       ->call_and_wait([&](uint64_t id) {
         Meet meet{id,
-                  Purpose::meeting,
+                  Purpose::rendezvous,
                   std::string(topic),
                   none_if_all(ranks, size()),
                   std::string(text),
@@ -121,7 +121,7 @@ Status Control::refuse(std::string_view topic, const Status& why,
   // Success is no reason; the answer would only repeat the reason.
   if (why.ok()) return why;
   (void)client_->call_and_wait([&](uint64_t id) {
-    Meet meet{id, Purpose::meeting, std::string(topic), none_if_all(ranks, size()), "", "", 0};
+    Meet meet{id, Purpose::rendezvous, std::string(topic), none_if_all(ranks, size()), "", "", 0};
     meet.refusal = why.message();
     return encode(meet);
   });
@@ -180,7 +180,7 @@ void Control::join(WhileJoined handlers) {
 bool Control::somebody_joined() const {
   return client_->somebody_joined();
 }
-void Control::tell_step(StepTold step) {
+void Control::notify_step(StepNotice step) {
   control::StepNews news{std::move(step.set), none_if_all(std::move(step.ranks), size()), step.step,
                          step.over ? 1u : 0u, std::move(step.facts)};
   client_->send(encode(news, FrameKind::step_news));

@@ -1,15 +1,14 @@
-// Control: a small TCP store, meetings of ranks, and the failure detector. Never carries gradient
-// data.
+// Control: a small TCP store, the rendezvous of ranks, and the failure detector. It never carries
+// gradient data.
 //
-// Rank 0 runs the server (server.hpp); every rank, 0 too, has one client with a watch thread.
-// The watch thread does all socket work of the client, sends heartbeats and runs the callbacks; it
-// exists in a world of one as well, where it talks to the server's state directly and no socket is
-// opened.
+// Rank 0 runs the server (server.hpp). Every rank, rank 0 included, has one client with a watch
+// thread. The watch thread does all socket work of the client, sends heartbeats and runs the
+// callbacks. In a world of one rank it talks to the server's state directly, without a socket.
 //
-// Meetings: gather, agree and request are one mechanism. A rank names a topic and the ranks that
-// take part; when the last of them has come, all get the texts of all. The server answers in one
-// order, and every rank sees a subsequence of that order, so work started from the answers (opening
-// channels) cannot wait in a circle.
+// RendezvousTable: gather, agree and request use one mechanism. A rank names a topic and the ranks
+// that take part. When the last of these ranks has come, each rank receives the texts of all. The
+// server answers in one order, and every rank sees a subsequence of that order. Therefore work
+// that answers start, such as opening channels, cannot deadlock.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -27,50 +26,53 @@
 
 namespace penstock {
 
-// A named operation that this rank asks for.
+// A named operation that this rank requests.
 struct OperationRequest {
   std::string name;
   std::vector<uint32_t> ranks;  // world ranks that take part, ascending; empty: all
   std::string signature;        // lines that must be equal on all ranks
-  std::string detail;           // this rank's own facts, handed to all
-  std::string holds = {};       // no step of this set goes on before the answer; empty: they do
-  // What becomes of it when only ranks are missing that have joined: they may still ask for it, or
-  // add zeros (`zeros` tells them to what), or it is refused.
+  std::string detail;           // this rank's own facts, handed to all ranks
+  // No step of this set continues before the answer; empty: steps do not wait.
+  std::string holds = {};
+  // The outcome if only joined ranks are missing: they may still request the operation (comes), or
+  // they add zeros, to a sum that `zeros` describes (adds_zeros), or the request is refused
+  // (refused).
   enum class IfJoined { comes, adds_zeros, refused } if_joined = IfJoined::comes;
   std::string zeros = {};
 };
 
-// What every member gets when all have asked.
+// The response that every member receives when all members have requested the operation.
 struct OperationResponse {
   uint64_t serial = 0;  // its number among all completed requests of the run, equal on all members
-  // Answers that follow this one at once. Members of a group find the same operations of their
-  // group among those that come so, in one order, and may carry them out together.
+  // The number of answers that follow this answer at once. The members of a group find equal
+  // operations of the group among these answers, in one order, and may execute them together.
   uint64_t left = 0;
   std::vector<std::string> details;  // in the order of ranks
 };
 
-// Of a step of a set, for ranks that have joined.
-struct StepTold {
+// News about a step of a set, for ranks that have joined.
+struct StepNotice {
   std::string set;
-  std::vector<uint32_t> ranks;  // of the set; empty: all
-  uint64_t step = 0;            // its number among all of the set, forgotten ones too
-  bool over = false;            // it ends: `facts` are of its end; else it begins
+  std::vector<uint32_t> ranks;  // the ranks of the set; empty: all
+  uint64_t step = 0;            // its number among all steps of the set, forgotten steps included
+  // True: the step ends, and `facts` describe its end; false: it begins.
+  bool over = false;
   std::string facts;
 };
 
-// What happens on other ranks while this one has joined.
+// Handlers for the events on other ranks after this rank has joined.
 struct WhileJoined {
-  // They have asked for a sum: this rank takes part in its place of the agreed order.
+  // The other ranks have requested a sum: this rank takes part at its place in the agreed order.
   struct Sum {
     std::string name;
     std::vector<uint32_t> ranks;
     std::string zeros;
     OperationResponse response;
   };
-  // All of these on the watch thread.
+  // All handlers run on the watch thread.
   std::function<void(Sum sum)> sum;
-  std::function<void(StepTold step)> step;
-  // The last: all have joined, this rank last; or an error.
+  std::function<void(StepNotice step)> step;
+  // The last call: every rank has joined, `last_rank` last; or an error.
   std::function<void(Status status, uint32_t last_rank)> ended;
 };
 
@@ -81,46 +83,51 @@ class Control {
     uint32_t size = 1;
     uint64_t deadline_us = 60'000'000;  // a rank silent for longer has failed; also bounds start
     uint64_t heartbeat_us = 200'000;    // at most a quarter of the deadline is used
-    // Ranks that have not come yet are waited for this long; 0: the deadline. On rank 0 for all of
-    // them, elsewhere for rank 0.
-    uint64_t meeting_us = 0;
-    // First warning about a wait for a rank that lives, and the interval of repeats; 0: none.
+    // The longest wait for ranks that have not come yet; 0: the deadline. Rank 0 waits for all
+    // ranks, every other rank waits for rank 0.
+    uint64_t rendezvous_us = 0;
+    // The age of a wait for a live rank at its first warning, and the interval of repeats; 0: no
+    // warnings.
     uint64_t warning_us = 10'000'000;
-    // Ranks that live are waited for this long, in operations and steps; 0: without an end. Rank
-    // 0's counts, as for the warnings.
+    // The longest wait for live ranks, in operations and steps; 0: no limit. Rank 0's value counts;
+    // also for the warnings.
     uint64_t busy_limit_us = 0;
-    // Ranks that wait for each other, so that none can go on, are let go after this; 0: never.
+    // Ranks that wait for each other in a circle are released after this time; 0: never.
     uint64_t circle_us = 60'000'000;
-    uint64_t linger_us = 5'000'000;  // how long stop waits for the others' goodbyes on rank 0
-    // Broadcasts a text from rank 0: gets it on rank 0 and an empty one elsewhere, returns rank
-    // 0's. Collective, called once inside start on every rank; not called in a world of one.
+    uint64_t linger_us = 5'000'000;  // how long stop waits on rank 0 for the goodbyes of the others
+    // Broadcasts a text from rank 0: takes the text on rank 0 and an empty text on every other
+    // rank, and returns rank 0's text. Collective: start calls it once on every rank, except in a
+    // world of one rank.
     std::function<Result<std::string>(std::string mine)> exchange_address;
-    // Instead of that: where all ranks know beforehand that rank 0 serves. Anyone who knows the
-    // token and reaches the port may come, from any host unless `host` means loopback.
+    // Used instead of exchange_address if all ranks know beforehand where rank 0 serves. Every
+    // process that knows the token and reaches the port may connect, from any host unless `host` is
+    // loopback.
     struct Place {
       std::string host;  // name or IPv4 address
       uint16_t port = 0;
       std::string token;  // at most 200 bytes
-      // Where another run may know all this too: nobody goes on before rank 0 has listened this
-      // long, in which ranks of that run knock as well and end both.
+      // For a place that another run may know too: no rank continues before rank 0 has listened
+      // this long. If ranks of the other run connect in that time, both runs end.
       uint64_t settle_us = 0;
     };
     std::optional<Place> place;
-    // On the watch thread, must not block and must not call get, put, gather, agree or stop.
-    std::function<void(Status reason)> on_abort;  // at most once
-    // On rank 0; on others before they have found it, inside start.
+    // Runs on the watch thread. Must not block and must not call get, put, gather, agree or stop.
+    std::function<void(Status reason)> on_abort;  // called at most once
+    // Called on rank 0; on another rank only inside start, before it has found rank 0.
     std::function<void(std::string text)> on_warning;
-    std::function<void()> on_beat;       // with every heartbeat
-    std::function<void()> on_joined;     // another rank has: tell_step, for steps under way
-    std::shared_ptr<Activity> activity;  // what it tells of; null: one of its own
-    // Where ranks are, as far as TCP is concerned: all of them where loopback reaches rank 0, so
-    // that nobody else need be let in; this one at least.
+    std::function<void()> on_beat;  // called with every heartbeat
+    // Another rank has joined: call notify_step for the steps under way.
+    std::function<void()> on_joined;
+    // This rank's activity, reported to the others; null: Control makes its own.
+    std::shared_ptr<Activity> activity;
+    // all_are_here: every rank reaches rank 0 over loopback; then the server accepts no connection
+    // from other hosts. server_is_here: this rank reaches rank 0 over loopback.
     bool all_are_here = true;
     bool server_is_here = true;
   };
 
   // [control] Collective: returns when every rank is connected. Errors: DEADLINE_EXCEEDED names the
-  // missing ranks. Where a rank is there twice (two runs meet at one place) both runs hear it.
+  // missing ranks. If two processes have one rank (two runs at one place), both runs get an error.
   static Result<std::unique_ptr<Control>> start(Options options);
   ~Control();  // stop
   Control(const Control&) = delete;
@@ -130,71 +137,71 @@ class Control {
   Status put(std::string_view key, std::string_view value);
   // [any] except callbacks. Waits until the key is there; DEADLINE_EXCEEDED names the key.
   Result<std::string> get(std::string_view key, uint64_t timeout_us);
-  // The same as a table for plugins; valid as long as this object.
+  // The store as a table for plugins; valid as long as this object.
   const penstock_key_value_store* store() const { return &store_; }
 
-  // [any] except callbacks. Every rank of `ranks` (ascending, with this one; empty: all) hands in a
-  // text under the same topic and gets all of them in rank order. DEADLINE_EXCEEDED on every rank,
-  // naming who did not come, when one does not come within the timeout (the shortest among the
-  // ranks counts). A topic may be used again once it is over.
+  // [any] except callbacks. Every rank of `ranks` (ascending, including this rank; empty: all
+  // ranks) hands in a text under one topic and receives all texts in rank order. If a rank does not
+  // come within the timeout (the shortest timeout of the ranks counts), every rank gets
+  // DEADLINE_EXCEEDED, which names the missing ranks. A topic may be used again after its end.
   Result<std::vector<std::string>> gather(std::string_view topic, std::string_view text,
                                           const std::vector<uint32_t>& ranks, uint64_t timeout_us);
-  // As gather, but the first of `ranks` alone hands in a text, and every rank gets that one: `text`
-  // of the others counts for nothing.
+  // Like gather, but only the first of `ranks` hands in a text, and every rank receives this text.
+  // The `text` of the other ranks is ignored.
   Result<std::string> hear_first(std::string_view topic, std::string_view text,
                                  const std::vector<uint32_t>& ranks, uint64_t timeout_us);
-  // As gather, but all texts must be equal: otherwise MISMATCH on every rank, with the first line
-  // that differs, its versions and who has which.
+  // Like gather, but all texts must be equal. Otherwise every rank gets MISMATCH, with the first
+  // line that differs, its versions and the ranks of each version.
   Status agree(std::string_view topic, std::string_view text, const std::vector<uint32_t>& ranks,
                uint64_t timeout_us);
 
-  // [any] except callbacks. Comes to that meeting without taking part: every other rank gets an
-  // error with this rank's number and `why`. Returns `why`.
+  // [any] except callbacks. Comes to that rendezvous but does not take part: every other rank gets
+  // an error with this rank's number and `why`. Returns `why`.
   Status refuse(std::string_view topic, const Status& why, const std::vector<uint32_t>& ranks);
 
-  // [any] This rank has waited for messages of a step for a while: ranks that do not come are
-  // warned of by name. `ended` is called at most once, on the watch thread, when the wait is
-  // hopeless: a rank that is needed has left, or the limit has passed. Returns what step_wait_over
-  // takes.
+  // [any] This rank has waited for the messages of a step for a while: the server warns by name
+  // about ranks that do not come. `ended` is called at most once, on the watch thread, if the wait
+  // is hopeless: a needed rank has left, or the limit has passed. Returns the number that
+  // step_wait_over takes.
   using Ended = std::function<void(Status reason)>;
   uint64_t step_wait(std::string_view set, uint64_t step, const std::vector<uint32_t>& ranks,
                      Ended ended);
   void step_wait_over(uint64_t id);
 
-  // [any] Asks for a named operation and returns at once. `answer` is called once, on the watch
-  // thread (on the calling thread when the run is already given up): with the response when all
-  // ranks of the group have asked, with MISMATCH where signatures differ, or with the reason of an
-  // abort.
+  // [any] Requests a named operation and returns at once. `answer` is called once, on the watch
+  // thread (on the calling thread if the run is already aborted). Its status is success with the
+  // response when all ranks of the group have requested the operation, MISMATCH if signatures
+  // differ, or the reason of an abort.
   using Answer = std::function<void(Status status, OperationResponse response)>;
   // Returns a number for `blocked`.
   uint64_t request(OperationRequest request, Answer answer);
-  // [any] The program goes no further until this request is answered.
+  // [any] The program cannot continue until this request is answered.
   void blocked(uint64_t request);
 
-  // [any] This rank's data is at an end; returns at once. Not again before `ended`.
+  // [any] This rank has no more data. Returns at once. Must not be called again before `ended`.
   void join(WhileJoined handlers);
-  // [any] Another rank has joined, and not all have.
+  // [any] Whether another rank has joined while some ranks have not.
   bool somebody_joined() const;
-  // [any] For ranks that have joined; each hears what is news to it.
-  void tell_step(StepTold step);
+  // [any] Notifies the ranks that have joined; each rank is sent only steps that are new to it.
+  void notify_step(StepNotice step);
 
-  // [any] What this rank is doing, for the others' error messages. Cheap; only the newest text is
-  // sent.
+  // [any] Sets this rank's activity for the error messages of other ranks. Cheap: only the newest
+  // text is sent.
   void note(std::string_view text);
 
-  // [any] Gives up on every rank: all waits and requests end with an error that carries the reason.
-  // Does not wait.
+  // [any] Aborts the run on every rank: all waits and requests end with an error that carries the
+  // reason. Returns without waiting.
   void abort(const Status& reason);
   bool aborted() const;
   Status abort_reason() const;  // success while not aborted
 
-  // [control] Says goodbye and ends the threads; what still waits ends with ABORTED. On rank 0 it
-  // waits until all have said goodbye, at most linger_us. Further calls do nothing.
+  // [control] Says goodbye and ends the threads; pending waits end with ABORTED. Rank 0 waits for
+  // all goodbyes, at most linger_us. Further calls do nothing.
   void stop();
 
   uint32_t rank() const;
   uint32_t size() const;
-  // [any] Bytes that the server of this rank has received and sent; 0 where there is none.
+  // [any] Bytes that the server on this rank has received and sent; 0 if there is no server here.
   uint64_t served_bytes() const;
 
  private:

@@ -1,4 +1,4 @@
-// Control among healthy ranks: store, meetings, named operations, warnings, leaving.
+// Control among healthy ranks: store, rendezvous, named operations, warnings, leaving.
 #include "core/control/control.hpp"
 
 #include "core/control/testing.hpp"
@@ -366,7 +366,7 @@ TEST_P(ControlWorld, LeavingInAnyOrderIsNoFailure) {
   EXPECT_EQ(aborts, 0);
 }
 
-TEST(Control, AMeetingWithARankThatHasLeftFails) {
+TEST(Control, ARendezvousWithARankThatHasLeftFails) {
   std::promise<void> gone;
   run_world(3, [&](Control& control) {
     Status status;

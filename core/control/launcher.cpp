@@ -90,7 +90,7 @@ std::vector<Launcher> launchers_of(const GetEnvironment& environment) {
 }
 
 Launched alone_as(const GetEnvironment& environment) {
-  return is_in_step(environment) ? Launched::alone_in_step : Launched::alone;
+  return is_in_step(environment) ? Launched::single_in_step : Launched::single;
 }
 
 constexpr std::string_view kRemedy =
@@ -110,13 +110,13 @@ Status check_launcher(uint32_t rank, uint32_t size, std::string_view transport,
     if (!wrong.ok()) continue;
     if (*its_size == size)
       wrong = failed_precondition(
-          "this process is rank {} over '{}', but its launcher says {}={}; {}, and unset {} where "
-          "it is left over from another launcher",
+          "this process is rank {} over '{}', but its launcher says {}={}; {}, and unset {} if it "
+          "is left over from another launcher",
           rank, transport, launcher.rank, *its_rank, kRemedy, launcher.rank);
     else
       wrong = failed_precondition(
-          "{} over '{}', but the launcher of this process says {}={}: {}; {}, or unset {} where "
-          "this is meant",
+          "{} over '{}', but the launcher of this process says {}={}: {}; {}, or unset {} if this "
+          "is intended",
           size == 1 ? "this process is alone" : fmt::format("{} ranks have met", size), transport,
           launcher.size, *its_size,
           size == 1
@@ -160,8 +160,8 @@ Result<std::optional<Rendezvous>> place_of(const Launcher& launcher,
   PENSTOCK_ASSIGN(const auto rank, number(environment, launcher.rank, 0, *size - 1));
   if (!rank)
     return failed_precondition(
-        "the launcher says {}={}, but not which of them this process is: {} is not set; start all "
-        "with one launcher, or unset {}",
+        "the launcher says {}={}, but not the rank of this process: {} is not set; start all "
+        "processes with one launcher, or unset {}",
         launcher.size, *size, launcher.rank, launcher.size);
   Rendezvous place;
   place.rank = static_cast<uint32_t>(*rank);
@@ -196,7 +196,7 @@ Status find_store(const GetEnvironment& environment, Rendezvous& place) {
   if (place.host.empty() || place.port == 0)
     return failed_precondition(
         "this process is one of several ({}), but {} is not set; set MASTER_ADDR to the host of "
-        "rank 0 and MASTER_PORT to a free port there, the same for all ranks",
+        "rank 0 and MASTER_PORT to a free port of that host, with equal values on all ranks",
         place.said, place.host.empty() ? "MASTER_ADDR" : "MASTER_PORT");
   place.said += fmt::format(", the store at {}:{}", place.host, place.port);
   place.token = text(environment, "PENSTOCK_TOKEN");
@@ -224,8 +224,8 @@ Result<std::optional<Rendezvous>> innermost_word(const GetEnvironment& environme
     if (!word.ok() || !word.value()) continue;
     if (found && (word.value()->rank != found->rank || word.value()->size != found->size))
       return failed_precondition(
-          "two launchers contradict each other: {}, but {}; unset the variables of the one that "
-          "did not start this process",
+          "two launchers contradict each other: {}, but {}; unset the variables of the launcher "
+          "that did not start this process",
           found->said, word.value()->said);
     if (!found) found = std::move(word.value());
   }

@@ -75,11 +75,11 @@ TEST(Launcher, WhatHasLaunchedAProcessIsToldByItsVariables) {
   const auto by = [](std::map<std::string, std::string> variables) {
     return launched_by(with(std::move(variables)));
   };
-  EXPECT_EQ(by({}), Launched::alone);
-  EXPECT_EQ(by({{"WORLD_SIZE", "1"}, {"RANK", "0"}}), Launched::alone);
+  EXPECT_EQ(by({}), Launched::single);
+  EXPECT_EQ(by({{"WORLD_SIZE", "1"}, {"RANK", "0"}}), Launched::single);
   EXPECT_EQ(by({{"WORLD_SIZE", "4"}, {"RANK", "0"}}), Launched::otherwise);
   EXPECT_EQ(by({{"OMPI_COMM_WORLD_SIZE", "1"}, {"WORLD_SIZE", "4"}}), Launched::by_mpi);
-  EXPECT_EQ(by({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}), Launched::alone);
+  EXPECT_EQ(by({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}), Launched::single);
   EXPECT_EQ(by({{"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}}), Launched::by_step);
   EXPECT_EQ(by({{"PMI_SIZE", "2"}, {"WORLD_SIZE", "4"}, {"TORCHELASTIC_RUN_ID", "7"}}),
             Launched::otherwise);
@@ -102,11 +102,11 @@ TEST(Launcher, SlurmsPmiIsNoMpisLauncher) {
 TEST(Launcher, SingleProcessOfAStepIsAlone) {
   const std::map<std::string, std::string> step = {
       {"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}};
-  EXPECT_EQ(launched_by(with(step)), Launched::alone_in_step);
-  EXPECT_EQ(launched_as(0, 1, with(step)), Launched::alone_in_step);
+  EXPECT_EQ(launched_by(with(step)), Launched::single_in_step);
+  EXPECT_EQ(launched_as(0, 1, with(step)), Launched::single_in_step);
   auto interactive = step;  // of an salloc for two tasks
   interactive["SLURM_NTASKS"] = "2";
-  EXPECT_EQ(launched_by(with(interactive)), Launched::alone_in_step);
+  EXPECT_EQ(launched_by(with(interactive)), Launched::single_in_step);
   EXPECT_FALSE(rendezvous_of(with(interactive)).value().has_value());
 }
 
@@ -118,7 +118,7 @@ TEST(Launcher, WhoKnowsItsRankGoesByMpiOnlyWhereItsLauncherSaysTheSame) {
   EXPECT_EQ(as(1, 2), Launched::by_mpi);
   EXPECT_EQ(as(0, 2), Launched::otherwise);
   EXPECT_EQ(as(3, 4), Launched::otherwise);
-  EXPECT_EQ(as(0, 1), Launched::alone);
+  EXPECT_EQ(as(0, 1), Launched::single);
 }
 
 TEST(Launcher, TheLaunchersOtherWordIsToldToWhoKnowsItsRank) {

@@ -48,17 +48,18 @@ Status Members::look_for_absent(uint64_t now_us) {
   const std::vector<uint32_t> absent = in_state(Presence::absent);
   if (absent.empty()) return {};
   const uint64_t waited_us = now_us - std::min(now_us, options_.start_us);
-  if (waited_us >= options_.meeting_us)
+  if (waited_us >= options_.rendezvous_us)
     return deadline_exceeded(
         "{} did not connect to the control server of rank 0 within {}; start all ranks, or raise "
-        "runtime.meeting_timeout_s",
-        name_ranks(absent), seconds(options_.meeting_us));
+        "runtime.rendezvous_timeout_s",
+        name_ranks(absent), seconds(options_.rendezvous_us));
   if (now_us < warn_of_absent_us_) return {};
   warn_of_absent_us_ = later(now_us, options_.warning_us);
-  warn(fmt::format(
-      "{} {} not come to the run for {}; all wait {} for the last one (runtime.meeting_timeout_s)",
-      name_ranks(absent), absent.size() == 1 ? "has" : "have", seconds(waited_us),
-      seconds(options_.meeting_us)));
+  warn(
+      fmt::format("{} {} not come to the run for {}; all ranks wait {} for the last one "
+                  "(runtime.rendezvous_timeout_s)",
+                  name_ranks(absent), absent.size() == 1 ? "has" : "have", seconds(waited_us),
+                  seconds(options_.rendezvous_us)));
   return {};
 }
 
@@ -129,9 +130,9 @@ void Members::look_at_datagrams(uint64_t now_us) {
   ask_for_datagrams_us_ = kNever;
   if (without.empty()) return;
   warn(fmt::format(
-      "no UDP gets through between rank 0 and {}, so that signs of life go by the control "
-      "connection alone, which after an outage of the network stays silent for as long again; let "
-      "UDP through to the host of rank 0, at the port of its control connections",
+      "no UDP gets through between rank 0 and {}, so signs of life use only the control "
+      "connection, which after an outage of the network stays silent for as long again; let UDP "
+      "through to the host of rank 0, at the port of its control connections",
       name_ranks(without)));
 }
 

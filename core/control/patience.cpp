@@ -13,25 +13,26 @@ constexpr size_t kNamed = 4;        // the first few are enough to find the plac
 
 }  // namespace
 
-void Patience::look(uint64_t now_us) {
+void Patience::poll(uint64_t now_us) {
   if (options_.circle_us > 0) find_circles(now_us);
-  if (!meetings_.run_failure().ok()) return;
-  for (auto meeting = meetings_.all().begin(); meeting != meetings_.all().end();) {
-    const auto current = meeting++;
+  if (!rendezvous_table_.run_failure().ok()) return;
+  for (auto rendezvous = rendezvous_table_.all().begin();
+       rendezvous != rendezvous_table_.all().end();) {
+    const auto current = rendezvous++;
     const auto& [key, state] = *current;
     if (is_overdue(key, state, now_us)) {
-      meetings_.fail(
+      rendezvous_table_.fail(
           current, deadline_exceeded(
                        "messages of {} did not come within {} although every rank lives and waits "
-                       "for them: after {} of silence the ranks hear each other again, the "
-                       "messages have not come through; look at the network between them, or "
-                       "raise runtime.deadline_s if a step's messages take that long",
+                       "for them: after {} of silence the ranks hear each other again, but the "
+                       "messages did not arrive; check the network between the ranks, or raise "
+                       "runtime.deadline_s if a step's messages take that long",
                        name_of(key), seconds(now_us - std::max(members_.back_us(), state.last_us)),
                        seconds(members_.away_us())));
-      if (!meetings_.run_failure().ok()) return;
+      if (!rendezvous_table_.run_failure().ok()) return;
     } else if (now_us >= state.until_us) {
-      meetings_.fail(current, deadline_exceeded("{}", waited_out(key, state, now_us)));
-      if (!meetings_.run_failure().ok()) return;
+      rendezvous_table_.fail(current, deadline_exceeded("{}", waited_out(key, state, now_us)));
+      if (!rendezvous_table_.run_failure().ok()) return;
     } else if (now_us >= state.warn_us) {
       if (may_warn(now_us)) warn(key, state, now_us);
       current->second.warn_us = later(now_us, options_.warning_us);
@@ -44,7 +45,7 @@ bool Patience::may_warn(uint64_t now_us) {
   if (now_us >= later(warns_since_us_, options_.warning_us)) {
     if (n_not_warned_ > 0) {
       const std::string text =
-          fmt::format("{} more meetings of ranks wait in the same way", n_not_warned_);
+          fmt::format("{} more rendezvous of ranks wait in the same manner", n_not_warned_);
       send_(0, Writer(FrameKind::warning).text(text).frame());
     }
     warns_since_us_ = now_us;
@@ -58,51 +59,55 @@ bool Patience::may_warn(uint64_t now_us) {
   return true;
 }
 
-void Patience::warn(const MeetingKey& key, const Meeting& meeting, uint64_t now_us) {
-  const std::vector<uint32_t> absent = meetings_.missing(key, meeting);
-  const std::string age = seconds(now_us - meeting.first_us);
+void Patience::warn(const RendezvousKey& key, const Rendezvous& rendezvous, uint64_t now_us) {
+  const std::vector<uint32_t> absent = rendezvous_table_.missing(key, rendezvous);
+  const std::string age = seconds(now_us - rendezvous.first_us);
   std::string text;
   if (absent.empty()) {
-    text = fmt::format("{} {} for messages of {} for {}, and so does every rank they come from",
-                       name_ranks(meeting.ranks()), meeting.arrivals.size() == 1 ? "waits" : "wait",
-                       name_of(key), age);
+    text = fmt::format(
+        "{} {} for messages of {} for {}, and so does every rank that has to send "
+        "them",
+        name_ranks(rendezvous.ranks()), rendezvous.arrivals.size() == 1 ? "waits" : "wait",
+        name_of(key), age);
   } else if (std::get<Purpose>(key) == Purpose::step) {
     text = fmt::format("{} {} waited {} for {}, which {} {} not reached",
-                       name_ranks(meeting.ranks()), meeting.arrivals.size() == 1 ? "has" : "have",
-                       age, name_of(key), name_ranks(absent), absent.size() == 1 ? "has" : "have");
+                       name_ranks(rendezvous.ranks()),
+                       rendezvous.arrivals.size() == 1 ? "has" : "have", age, name_of(key),
+                       name_ranks(absent), absent.size() == 1 ? "has" : "have");
   } else {
-    text = fmt::format("{} {} not asked for {} for {}, other ranks wait for it", name_ranks(absent),
-                       absent.size() == 1 ? "has" : "have", name_of(key), age);
+    text = fmt::format("{} {} not asked for {} for {}, but other ranks wait for it",
+                       name_ranks(absent), absent.size() == 1 ? "has" : "have", name_of(key), age);
   }
   for (size_t i = 0; i < std::min(absent.size(), kNamed); ++i)
     text += fmt::format("; rank {}: {}", absent[i], members_.last_did(absent[i], now_us));
-  if (meeting.circle_us != kNever) text += "; they wait for each other, and none of them can go on";
+  if (rendezvous.circle_us != kNever) text += "; they wait for each other, and no rank can go on";
   send_(0, Writer(FrameKind::warning).text(text).frame());
 }
 
 // The network was away in the middle of a step, and is back: TCP needs as long again at most, and
 // gets a whole deadline. Then it is the messages that are lost, and no rank is to blame.
-bool Patience::is_overdue(const MeetingKey& key, const Meeting& meeting, uint64_t now_us) const {
-  return std::get<Purpose>(key) == Purpose::step && meeting.failure.ok() &&
-         meeting.first_us < members_.back_us() &&
-         now_us >= later(std::max(members_.back_us(), meeting.last_us), options_.deadline_us) &&
-         meetings_.missing(key, meeting).empty();
+bool Patience::is_overdue(const RendezvousKey& key, const Rendezvous& rendezvous,
+                          uint64_t now_us) const {
+  return std::get<Purpose>(key) == Purpose::step && rendezvous.failure.ok() &&
+         rendezvous.first_us < members_.back_us() &&
+         now_us >= later(std::max(members_.back_us(), rendezvous.last_us), options_.deadline_us) &&
+         rendezvous_table_.missing(key, rendezvous).empty();
 }
 
-std::string Patience::waited_out(const MeetingKey& key, const Meeting& meeting,
+std::string Patience::waited_out(const RendezvousKey& key, const Rendezvous& rendezvous,
                                  uint64_t now_us) const {
-  const std::vector<uint32_t> absent = meetings_.missing(key, meeting);
-  const std::string age = seconds(now_us - meeting.first_us);
+  const std::vector<uint32_t> absent = rendezvous_table_.missing(key, rendezvous);
+  const std::string age = seconds(now_us - rendezvous.first_us);
   if (absent.empty())
     return fmt::format(
-        "messages of {} did not come within {} although every rank waits for it: look at the "
+        "messages of {} did not come within {} although every rank waits for them: check the "
         "network, or raise runtime.busy_limit_s",
         name_of(key), age);
   std::string text =
       fmt::format("{} did not come to {} within {}; rank {}: {}", name_ranks(absent), name_of(key),
                   age, absent[0], members_.last_did(absent[0], now_us));
   const bool may_be_busy = members_.is(absent[0], Members::Presence::present) &&
-                           std::get<Purpose>(key) != Purpose::meeting;
+                           std::get<Purpose>(key) != Purpose::rendezvous;
   if (may_be_busy)
     text +=
         fmt::format("; {} alive: if ranks may be busy for that long, raise runtime.busy_limit_s",
@@ -112,37 +117,39 @@ std::string Patience::waited_out(const MeetingKey& key, const Meeting& meeting,
 
 // ---- Ranks that wait for each other ----
 
-// A meeting is stuck when a rank that is missing is blocked in another that is stuck, and a step to
-// which all have come when it waits for one that is: what is left when all that are not have been
-// taken away can never end.
+// A rendezvous is stuck when a rank that is missing is blocked in another that is stuck, and a step
+// to which all have come when it waits for one that is: what is left when all that are not have
+// been taken away can never end.
 void Patience::find_circles(uint64_t now_us) {
-  std::set<const Meeting*> stuck;
-  for (const auto& [key, meeting] : meetings_.all())
-    if (meeting.failure.ok() && !meeting.arrivals.empty()) stuck.insert(&meeting);
+  std::set<const Rendezvous*> stuck;
+  for (const auto& [key, rendezvous] : rendezvous_table_.all())
+    if (rendezvous.failure.ok() && !rendezvous.arrivals.empty()) stuck.insert(&rendezvous);
   for (size_t before = 0; before != stuck.size();) {
     before = stuck.size();
-    for (const auto& [key, meeting] : meetings_.all())
-      if (stuck.contains(&meeting) && !in_circle(key, meeting, stuck)) stuck.erase(&meeting);
+    for (const auto& [key, rendezvous] : rendezvous_table_.all())
+      if (stuck.contains(&rendezvous) && !in_circle(key, rendezvous, stuck))
+        stuck.erase(&rendezvous);
   }
-  std::vector<Meetings::Map::iterator> over;
-  for (auto meeting = meetings_.all().begin(); meeting != meetings_.all().end(); ++meeting) {
-    uint64_t& since_us = meeting->second.circle_us;
-    if (!stuck.contains(&meeting->second)) {
+  std::vector<RendezvousTable::Map::iterator> over;
+  for (auto rendezvous = rendezvous_table_.all().begin();
+       rendezvous != rendezvous_table_.all().end(); ++rendezvous) {
+    uint64_t& since_us = rendezvous->second.circle_us;
+    if (!stuck.contains(&rendezvous->second)) {
       since_us = kNever;
       continue;
     }
     if (since_us == kNever) since_us = now_us;
-    if (now_us >= later(since_us, options_.circle_us)) over.push_back(meeting);
+    if (now_us >= later(since_us, options_.circle_us)) over.push_back(rendezvous);
   }
   if (!over.empty()) end_circle(over);
 }
 
-bool Patience::in_circle(const MeetingKey& key, const Meeting& meeting,
-                         const std::set<const Meeting*>& stuck) const {
-  const std::vector<uint32_t> absent = meetings_.missing(key, meeting);
-  if (absent.empty()) return std::get<Purpose>(key) == Purpose::step && is_held(meeting, stuck);
+bool Patience::in_circle(const RendezvousKey& key, const Rendezvous& rendezvous,
+                         const std::set<const Rendezvous*>& stuck) const {
+  const std::vector<uint32_t> absent = rendezvous_table_.missing(key, rendezvous);
+  if (absent.empty()) return std::get<Purpose>(key) == Purpose::step && is_held(rendezvous, stuck);
   return std::any_of(absent.begin(), absent.end(), [&](uint32_t rank) {
-    return std::any_of(stuck.begin(), stuck.end(), [&](const Meeting* other) {
+    return std::any_of(stuck.begin(), stuck.end(), [&](const Rendezvous* other) {
       const auto arrival = other->arrivals.find(rank);
       return arrival != other->arrivals.end() && arrival->second.blocked;
     });
@@ -150,40 +157,40 @@ bool Patience::in_circle(const MeetingKey& key, const Meeting& meeting,
 }
 
 // A rank has asked for something that all must ask for before the step goes on.
-bool Patience::is_held(const Meeting& step, const std::set<const Meeting*>& stuck) const {
+bool Patience::is_held(const Rendezvous& step, const std::set<const Rendezvous*>& stuck) const {
   return std::any_of(stuck.begin(), stuck.end(),
-                     [&](const Meeting* other) { return other->holds == step.set; });
+                     [&](const Rendezvous* other) { return other->holds == step.set; });
 }
 
-void Patience::end_circle(const std::vector<Meetings::Map::iterator>& circle) {
+void Patience::end_circle(const std::vector<RendezvousTable::Map::iterator>& circle) {
   std::string text;
-  for (const auto& meeting : circle) {
-    const std::vector<uint32_t> waiting = meeting->second.ranks();
+  for (const auto& rendezvous : circle) {
+    const std::vector<uint32_t> waiting = rendezvous->second.ranks();
     text += fmt::format("{}{} {} in {}", text.empty() ? "" : ", ", name_ranks(waiting),
-                        waiting.size() == 1 ? "waits" : "wait", name_of(meeting->first));
+                        waiting.size() == 1 ? "waits" : "wait", name_of(rendezvous->first));
   }
-  for (const auto& meeting : circle)
-    if (!meeting->second.holds.empty())
-      for (const auto& [rank, arrival] : meeting->second.arrivals)
+  for (const auto& rendezvous : circle)
+    if (!rendezvous->second.holds.empty())
+      for (const auto& [rank, arrival] : rendezvous->second.arrivals)
         text += fmt::format("; rank {}: {}", rank,
                             arrival.signature.substr(0, arrival.signature.find('\n')));
   const Status failure = mismatch(
-      "ranks wait for each other: {}; none of these can end, because each needs a rank that waits "
-      "in another: all ranks must ask for the same things in the same order",
+      "ranks wait for each other: {}; no wait can end, because each needs a rank that waits in "
+      "another wait: all ranks must ask for equal things in equal order",
       text);
-  for (const auto& meeting : circle) {
-    meetings_.fail(meeting, failure);
-    if (!meetings_.run_failure().ok()) return;
+  for (const auto& rendezvous : circle) {
+    rendezvous_table_.fail(rendezvous, failure);
+    if (!rendezvous_table_.run_failure().ok()) return;
   }
 }
 
 uint64_t Patience::next_us() const {
   uint64_t next = kNever;
-  for (const auto& [key, meeting] : meetings_.all()) {
-    next = std::min({next, meeting.until_us, meeting.warn_us});
+  for (const auto& [key, rendezvous] : rendezvous_table_.all()) {
+    next = std::min({next, rendezvous.until_us, rendezvous.warn_us});
     // A circle is looked for at every pulse, and ends in time.
-    if (meeting.circle_us != kNever)
-      next = std::min(next, later(meeting.circle_us, options_.circle_us));
+    if (rendezvous.circle_us != kNever)
+      next = std::min(next, later(rendezvous.circle_us, options_.circle_us));
   }
   return next;
 }

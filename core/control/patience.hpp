@@ -1,8 +1,8 @@
-// The one policy for ranks that live and do not come, whether others wait for them in a meeting, in
-// a named operation or in a step: a warning by name, then for long nothing, then an end.
+// The only policy for live ranks that do not come, in a rendezvous, a named operation or a step:
+// first a warning by name, then a long wait, then the end of the wait.
 #pragma once
 
-#include "core/control/meetings.hpp"
+#include "core/control/rendezvous_table.hpp"
 
 #include <set>
 #include <string>
@@ -12,34 +12,35 @@ namespace penstock::control {
 
 class Patience {
  public:
-  // All outlive it.
+  // All must outlive it.
   Patience(const StateOptions& options, const Send& send, const Members& members,
-           Meetings& meetings)
-      : options_(options), send_(send), members_(members), meetings_(meetings) {}
+           RendezvousTable& rendezvous_table)
+      : options_(options), send_(send), members_(members), rendezvous_table_(rendezvous_table) {}
 
-  // Warns of meetings that wait for long, and ends those that have waited for too long; until one
-  // of them ends the run.
-  void look(uint64_t now_us);
-  uint64_t next_us() const;  // when look has something to do
+  // Warns about a rendezvous that waits for long, and ends a rendezvous that waited for too
+  // long. Stops at the first rendezvous that ends the run.
+  void poll(uint64_t now_us);
+  uint64_t next_us() const;  // when poll has work to do next
 
  private:
   // ---- ranks that wait for each other ----
   void find_circles(uint64_t now_us);
-  bool in_circle(const MeetingKey& key, const Meeting& meeting,
-                 const std::set<const Meeting*>& stuck) const;
-  bool is_held(const Meeting& step, const std::set<const Meeting*>& stuck) const;
-  void end_circle(const std::vector<Meetings::Map::iterator>& circle);
+  bool in_circle(const RendezvousKey& key, const Rendezvous& rendezvous,
+                 const std::set<const Rendezvous*>& stuck) const;
+  bool is_held(const Rendezvous& step, const std::set<const Rendezvous*>& stuck) const;
+  void end_circle(const std::vector<RendezvousTable::Map::iterator>& circle);
   // ---- warnings and ends ----
-  void warn(const MeetingKey& key, const Meeting& meeting, uint64_t now_us);
+  void warn(const RendezvousKey& key, const Rendezvous& rendezvous, uint64_t now_us);
   bool may_warn(uint64_t now_us);
-  std::string waited_out(const MeetingKey& key, const Meeting& meeting, uint64_t now_us) const;
-  bool is_overdue(const MeetingKey& key, const Meeting& meeting, uint64_t now_us) const;
+  std::string waited_out(const RendezvousKey& key, const Rendezvous& rendezvous,
+                         uint64_t now_us) const;
+  bool is_overdue(const RendezvousKey& key, const Rendezvous& rendezvous, uint64_t now_us) const;
 
   const StateOptions& options_;
   const Send& send_;
   const Members& members_;
-  Meetings& meetings_;
-  uint64_t warns_since_us_ = 0;  // in the interval that began then
+  RendezvousTable& rendezvous_table_;
+  uint64_t warns_since_us_ = 0;  // start of the interval in which warnings are counted
   uint64_t n_warned_ = 0, n_not_warned_ = 0;
 };
 

@@ -318,11 +318,11 @@ std::string seconds(uint64_t us) {
 
 std::string last_did(std::string_view note, uint64_t told_us, uint64_t now_us) {
   constexpr uint64_t kWorthTellingUs = 1'000'000;
-  const std::string text =
-      fmt::format("it last did: {}", note.empty() ? std::string_view("nothing it told of") : note);
+  const std::string text = fmt::format(
+      "it last did: {}", note.empty() ? std::string_view("nothing that it reported") : note);
   const uint64_t age_us = now_us - std::min(now_us, told_us);
   if (told_us == 0 || age_us < kWorthTellingUs) return text;
-  return fmt::format("{} (it told so {} ago)", text, seconds(age_us));
+  return fmt::format("{} (it reported this {} ago)", text, seconds(age_us));
 }
 
 std::string told_by(uint32_t rank, std::string_view verb, std::string_view reason) {

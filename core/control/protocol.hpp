@@ -1,8 +1,8 @@
-// What travels on a control connection: frames of `u32 length, u8 kind, body`, little-endian, and
-// their contents.
+// The frames on a control connection, `u32 length, u8 kind, body`, little-endian, and their
+// contents.
 //
-// Every byte that arrives is input: a Reader never reads past its end and a FrameBuffer refuses
-// lengths above its limit before it stores anything of that frame.
+// Every received byte is untrusted input: a Reader never reads past its end, and a FrameBuffer
+// refuses lengths above its limit before it stores anything of that frame.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -23,33 +23,33 @@ enum class FrameKind : uint8_t {
   put = 3,         // id, key, value
   get = 4,         // id, key, timeout_us
   meet = 5,        // Meet
-  abort = 6,       // text: why the rank gives up
+  abort = 6,       // text: the reason why the rank aborts
   goodbye = 7,     // a clean leave; nothing follows
   withdraw = 8,    // id of a Meet for a step: the wait is over
-  blocked = 9,     // id of a Meet for an operation: the program goes no further until it ends
-  step_news = 10,  // StepNews, for ranks that have joined
+  blocked = 9,     // id of a Meet for an operation: the program cannot continue until it ends
+  step_news = 10,  // StepNews, to be passed to ranks that have joined
   // server to client
   welcome = 32,          // hello accepted
-  rejected = 33,         // text: why hello was not
+  rejected = 33,         // text: the reason for the refusal
   ready = 34,            // every rank is connected
-  pulse = 35,            // text: what rank 0 did last
+  pulse = 35,            // text: rank 0's last activity
   reply = 36,            // Reply
   aborted = 37,          // code, text
   warning = 38,          // text
   farewell = 39,         // goodbye was received
-  somebody_joined = 40,  // another rank has: tell where steps are, from now on
-  add_zeros = 41,        // AddZeros, to a rank that has joined
-  step_told = 42,        // StepNews, to a rank that has joined
+  somebody_joined = 40,  // another rank has joined: report step_news from now on
+  add_zeros = 41,        // AddZeros, sent to a rank that has joined
+  step_notice = 42,      // StepNews, sent to a rank that has joined
   datagrams = 43,        // port and token of beats.hpp; port 0: rank 0 has no socket for them
 };
 
-// Before hello is accepted a connection belongs to a stranger.
+// The limit of frames before hello is accepted; until then the peer is unknown.
 constexpr uint64_t kMaxHelloBytes = 512;
 constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxFrameBytes = uint64_t{256} << 20;
 constexpr uint64_t kNever = UINT64_MAX;
 
-// Not beyond kNever.
+// The sum, at most kNever.
 constexpr uint64_t later(uint64_t now_us, uint64_t interval_us) {
   return interval_us > kNever - now_us ? kNever : now_us + interval_us;
 }
@@ -60,14 +60,14 @@ class Writer {
   Writer& u32(uint32_t value);
   Writer& u64(uint64_t value);
   Writer& text(std::string_view value);
-  std::string frame();  // with its length in front; the writer is used up
+  std::string frame();  // with its length in front; consumes the writer
 
  private:
   std::string bytes_;
 };
 
-// Reads the body of a frame, kind included. After the first read past the end every value is 0 or
-// empty.
+// Reads the body of a frame, its kind included. After the first read past the end, every read
+// returns 0 or an empty text.
 class Reader {
  public:
   explicit Reader(std::string_view body) : rest_(body) {}
@@ -75,10 +75,11 @@ class Reader {
   uint32_t u32();
   uint64_t u64();
   std::string_view text();
-  // A count of things that take at least `least_bytes` each: fails when they cannot all be there.
+  // Reads a count of elements that take at least `least_bytes` each. Fails if the rest of the body
+  // is too short for them.
   uint64_t count(uint64_t least_bytes);
   bool ok() const { return ok_; }
-  // True when all was read and nothing is left.
+  // True if everything was read without an error.
   bool finished() const { return ok_ && rest_.empty(); }
 
  private:
@@ -93,7 +94,7 @@ class FrameBuffer {
   explicit FrameBuffer(uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
   void set_limit(uint64_t limit_bytes) { limit_bytes_ = limit_bytes; }
   void append(std::string_view bytes) { bytes_.append(bytes); }
-  // The next whole frame's body, none when bytes are missing, an error when its length is 0 or
+  // The body of the next whole frame; empty if bytes are missing; an error if its length is 0 or
   // above the limit.
   Result<std::optional<std::string>> next();
 
@@ -107,52 +108,54 @@ struct Hello {
   std::string token;
   uint32_t rank = 0;
   uint32_t size = 0;
-  std::string drawn = {};  // at random by this process: no other one has it
-  std::string name = {};   // of the process, for people
+  std::string drawn = {};  // random text, different in every process
+  std::string name = {};   // name of the process, for messages
 };
 
 struct Beat {
-  std::string note;                                          // what the rank does, or did last
-  std::vector<std::pair<std::string, uint64_t>> steps_done;  // per set
-  uint32_t hears_datagrams = 0;                              // 1: those of rank 0 come here
+  std::string note;                                          // the rank's current or last activity
+  std::vector<std::pair<std::string, uint64_t>> steps_done;  // finished steps per set
+  uint32_t hears_datagrams = 0;                              // 1: rank 0's datagrams arrive here
 };
 
-// What ranks meet for.
+// The purpose of a rendezvous.
 enum class Purpose : uint32_t {
-  meeting = 0,    // gather and agree: whoever asks waits
-  operation = 1,  // a named operation, which takes a place in the run's sequence
-  step = 2,       // this rank has waited for messages of a step; nobody need come
-  join = 3,       // this rank's data is at an end; the serial of the answer is the last one's rank
+  rendezvous = 0,  // gather and agree: the caller waits
+  operation = 1,   // a named operation, which takes a place in the run's sequence
+  step = 2,        // this rank has waited for messages of a step; other ranks need not come
+  // This rank has no more data; the serial in the answer is the rank that joined last.
+  join = 3,
 };
 
-// What becomes of an operation for which only ranks are missing that have joined.
+// The outcome of an operation for which only joined ranks are missing.
 enum class IfJoined : uint32_t {
-  comes = 0,       // they ask for it too, in the end of a step that others tell them of
-  adds_zeros = 1,  // it is a sum, and they take part as `zeros` says
+  comes = 0,       // they request it too, at the end of a step that other ranks announce to them
+  adds_zeros = 1,  // it is a sum, and they add zeros as `zeros` describes
   refused = 2,
 };
 
-// Who is told the texts of a meeting.
+// The ranks whose texts a rank receives in a rendezvous.
 enum class Audience : uint32_t {
-  all = 0,    // everybody hears everybody: grows with the square of the ranks
-  first = 1,  // everybody hears the first rank
-  none = 2,   // that all have come, and agree, is all there is to hear
+  all = 0,    // every rank receives every text: grows with the square of the number of ranks
+  first = 1,  // every rank receives the first rank's text
+  none = 2,   // no texts: a rank learns only that all ranks have come and agree
 };
 
 struct Meet {
   uint64_t id = 0;
-  Purpose purpose = Purpose::meeting;
+  Purpose purpose = Purpose::rendezvous;
   std::string topic;
-  std::vector<uint32_t> ranks;  // ascending; none: all of the run
+  std::vector<uint32_t> ranks;  // ascending; empty: all ranks of the run
   std::string signature;
   std::string detail;
-  uint64_t timeout_us = 0;  // 0: none
-  std::string set = {};     // whose step it is, or of an operation: whose steps wait for it
+  uint64_t timeout_us = 0;  // 0: no timeout
+  // The set of the step; for an operation, the set whose steps wait for it.
+  std::string set = {};
   uint64_t step = 0;
-  std::string refusal = {};           // not empty: this rank cannot take part, for this reason
-  Audience audience = Audience::all;  // what this rank hears
+  std::string refusal = {};           // if not empty, the reason why this rank cannot take part
+  Audience audience = Audience::all;  // the texts that this rank receives
   IfJoined if_joined = IfJoined::comes;
-  std::string zeros = {};  // what a rank that has joined needs to add zeros
+  std::string zeros = {};  // the data that a joined rank needs to add zeros
 };
 
 struct Reply {
@@ -160,11 +163,11 @@ struct Reply {
   Status status = {};
   std::string value = {};  // get
   uint64_t serial = 0;
-  uint64_t left = 0;  // answers to operations that follow this one at once
+  uint64_t left = 0;  // number of answers to operations that follow this answer at once
   std::vector<std::string> details = {};
 };
 
-// Others have asked for an operation that is a sum.
+// Sent when the other ranks have requested an operation that is a sum.
 struct AddZeros {
   std::string name;
   std::vector<uint32_t> ranks;
@@ -173,13 +176,13 @@ struct AddZeros {
   uint64_t left = 0;
 };
 
-// A rank has begun a step of a set, or its optimizer is through with it.
+// A rank has begun a step of a set, or the step of its optimizer is over.
 struct StepNews {
   std::string set;
-  std::vector<uint32_t> ranks;  // of the set; none: all
+  std::vector<uint32_t> ranks;  // the ranks of the set; empty: all
   uint64_t step = 0;
   uint32_t over = 0;
-  std::string facts;  // of the step, for who takes part without having computed anything
+  std::string facts;  // facts of the step, for a rank that takes part without gradients of its own
 };
 
 std::string encode(const Hello& hello);
@@ -188,7 +191,7 @@ std::string encode(const Meet& meet);
 std::string encode(const Reply& reply);
 std::string encode(const AddZeros& add);
 std::string encode(const StepNews& news, FrameKind kind);
-// The reader stands behind the kind. None when the bytes are not such a message.
+// Reads the body behind the kind. Empty if the bytes are not such a message.
 std::optional<Hello> decode_hello(Reader& reader);
 std::optional<Beat> decode_beat(Reader& reader);
 std::optional<Meet> decode_meet(Reader& reader);
@@ -206,16 +209,16 @@ Result<std::string> make_token();
 std::string name_ranks(const std::vector<uint32_t>& ranks);
 // "1.5 s".
 std::string seconds(uint64_t us);
-// What a rank told about itself, and how old that is: a sign of life comes only now and then.
-// `told_us`: when it came; 0: nothing has.
+// The activity that a rank last reported, and the age of the report, because heartbeats come only
+// at intervals. `told_us`: arrival of the report; 0: no report has come.
 std::string last_did(std::string_view note, uint64_t told_us, uint64_t now_us);
-// "rank 1 gave up: REASON", or the reason alone where that says already who and how.
+// "rank 1 gave up: REASON", or only the reason if it already names the rank and the verb.
 std::string told_by(uint32_t rank, std::string_view verb, std::string_view reason);
 // A text of a rank for a message: at most 200 bytes of its first line.
 std::string excerpt(std::string_view text);
 
-// MISMATCH with the first line that differs, its versions and which ranks have which; success when
-// all are equal.
+// MISMATCH with the first line that differs, its versions and the ranks of each version; success if
+// all texts are equal.
 Status compare(std::string_view topic, const std::map<uint32_t, std::string_view>& texts);
 
 }  // namespace penstock::control

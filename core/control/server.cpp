@@ -186,9 +186,9 @@ void Server::refuse_twin(Connection& connection, const Hello& hello, uint64_t no
   const auto found = members_.find(hello.rank);
   const std::string& first = found == members_.end() ? own_.name : found->second->name;
   const std::string text = fmt::format(
-      "control: rank {} is there twice, {} and {}: two runs meet at one address and port, or two "
-      "processes of a run were given the same rank; give each run another MASTER_PORT or "
-      "PENSTOCK_PORT, equal on all its ranks",
+      "control: rank {} is there twice, {} and {}: two runs use one address and port, or two "
+      "processes of a run were given one rank; give each run another MASTER_PORT or PENSTOCK_PORT, "
+      "equal on all its ranks",
       hello.rank, first, excerpt(hello.name));
   state_.has_twin(text, now);
   reject(connection, text);

@@ -17,9 +17,9 @@ namespace penstock::control {
 
 class Server {
  public:
-  // Listens at once and serves on its own thread. `own` is what the client of this process, rank 0,
-  // will say; its token is what every client must know. `address`: of this host, or kEveryAddress.
-  // Port 0: one that the system chooses.
+  // Listens at once and serves on its own thread. `own` is the hello that the client of this
+  // process, rank 0, will send; every client must know its token. `address`: an address of this
+  // host, or kEveryAddress. Port 0: the system chooses a port.
   static Result<std::unique_ptr<Server>> start(const State::Options& options, Hello own,
                                                std::string_view address, uint16_t port = 0);
   ~Server();  // stop(0)
@@ -27,7 +27,7 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   uint16_t port() const { return listener_.port; }
-  // [any] Received from members and sent to them, in bytes of frames.
+  // [any] Bytes of frames that were received from members and sent to them.
   uint64_t served_bytes() const { return served_bytes_.load(std::memory_order_relaxed); }
 
   // [control] Serves until every member has left or failed, at most linger_us, then ends the
@@ -42,8 +42,8 @@ class Server {
     uint64_t opened_us;
     bool member = false;  // hello was accepted
     uint32_t rank = 0;
-    std::string name;      // of its process
-    bool closing = false;  // closes as soon as everything was written
+    std::string name;      // name of its process
+    bool closing = false;  // closes when everything is written
     bool closed = false;
   };
 
@@ -67,10 +67,10 @@ class Server {
   Wakeup wakeup_;
   std::atomic<uint64_t> stop_by_us_{kNever};
   std::atomic<uint64_t> served_bytes_{0};
-  // From here on the server's thread only.
+  // Everything below is used by the server's thread only.
   State state_;
   std::optional<ServerBeats> beats_;
-  uint64_t beats_at_us_ = 0;  // when they go out next
+  uint64_t beats_at_us_ = 0;  // when the next datagrams are sent
   std::list<Connection> connections_;
   std::map<uint32_t, Connection*> members_;
   std::vector<int> readable_;  // descriptors that the last wait found ready

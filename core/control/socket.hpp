@@ -36,22 +36,22 @@ class Wakeup {
  public:
   Status open();
   void signal();  // [any]
-  void clear();   // by the thread that polls
+  void clear();   // called by the thread that polls
   int descriptor() const { return handle_.get(); }
 
  private:
   Handle handle_;
 };
 
-// One non-blocking connection: bytes to frames, frames to bytes. One thread.
+// One non-blocking connection: converts bytes to frames and frames to bytes. For one thread.
 class Link {
  public:
   Link(Handle socket, uint64_t limit_bytes) : socket_(std::move(socket)), in_(limit_bytes) {}
 
-  // Reads what has arrived, at most about a megabyte, so that one peer cannot keep the thread for
-  // itself. Success while the connection is open; otherwise how it ended.
+  // Reads the bytes that have arrived, at most about a megabyte, so that one peer cannot occupy the
+  // thread. Success while the connection is open; otherwise an error that says how it ended.
   Status receive();
-  // The next whole frame that was received; an error when the bytes are no frames.
+  // The next whole received frame; an error if the bytes are not a frame.
   Result<std::optional<std::string>> next() { return in_.next(); }
   void set_limit(uint64_t limit_bytes) { in_.set_limit(limit_bytes); }
 
@@ -59,7 +59,8 @@ class Link {
   // Writes as much as the kernel takes. An error when the connection has ended.
   Status flush();
   bool wants_to_write() const { return out_begin_ < out_.size(); }
-  // Nothing more will be sent: the peer sees the end behind everything that was flushed.
+  // Announces that nothing more will be sent: the peer reads the end after everything that was
+  // flushed.
   void end_sending();
 
   int descriptor() const { return socket_.get(); }
@@ -75,24 +76,26 @@ struct Listener {
   Handle socket;
   uint16_t port = 0;
 };
-// On that address of this host, or on every one of it; port 0: one that the system chooses.
+// Listens at `address` of this host; kEveryAddress: at every address. Port 0: the system chooses a
+// port.
 constexpr std::string_view kEveryAddress = "";
 Result<Listener> listen_on(std::string_view address, uint16_t port = 0);
-// A connection that waits at the listener; not valid when there is none.
+// Accepts a connection that waits at the listener; not valid if no connection waits.
 Handle accept_one(const Handle& listener);
 
 // Waits at most timeout_us.
 Result<Handle> connect_to(const std::string& address, uint16_t port, uint64_t timeout_us);
 
-// After an outage the connection comes back soon, not as late as TCP's doubling timer says; what
-// nobody acknowledges for three deadlines breaks it. How soon is up to the kernel: a second from
-// Linux 6.15 on.
+// Limits TCP's doubling timer, so that the connection works soon after an outage. Bytes that stay
+// unacknowledged for three deadlines break the connection. The kernel decides how soon: within a
+// second from Linux 6.15 on.
 void limit_retransmission(int descriptor, uint64_t deadline_us);
 
 // Waits until `descriptor` can be read (or written), at most timeout_us. False on timeout.
 bool wait_for(int descriptor, bool to_write, uint64_t timeout_us);
 
-// poll's unit, rounded up so that a loop does not spin before a deadline.
+// Converts to milliseconds, the unit of poll. Rounds up so that a loop does not spin before a
+// deadline.
 int poll_milliseconds(uint64_t timeout_us);
 
 }  // namespace penstock::control

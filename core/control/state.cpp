@@ -11,9 +11,9 @@ State::Parts::Parts(const Options& given, Send send_given)
       send(std::move(send_given)),
       members(options, send),
       store(send),
-      meetings(options, send, members),
-      patience(options, send, members, meetings) {
-  if (options.meeting_us == 0) options.meeting_us = options.deadline_us;
+      rendezvous_table(options, send, members),
+      patience(options, send, members, rendezvous_table) {
+  if (options.rendezvous_us == 0) options.rendezvous_us = options.deadline_us;
 }
 
 State::State(const Options& options, Send send)
@@ -21,7 +21,7 @@ State::State(const Options& options, Send send)
 
 Status State::join(uint32_t rank, uint64_t now_us) {
   PENSTOCK_TRY(parts_->members.join(rank, now_us));
-  if (aborted()) tell_abort(rank);
+  if (aborted()) notify_abort(rank);
   parts_->members.begin_if_all_are_here(now_us);
   return {};
 }
@@ -43,8 +43,10 @@ Status State::receive(uint32_t rank, std::string_view body, uint64_t now_us) {
   if (aborted() && kind != FrameKind::goodbye) return {};
   const bool is_sent_by_clients = kind >= FrameKind::beat && kind <= FrameKind::step_news;
   if (!is_sent_by_clients)
-    return invalid_payload("control frame of rank {}: kind is {}, expected one a client sends",
-                           rank, static_cast<uint32_t>(kind));
+    return invalid_payload(
+        "control frame of rank {}: kind is {}, expected a kind that a client "
+        "sends",
+        rank, static_cast<uint32_t>(kind));
   take(rank, kind, reader, now_us);
   if (!reader.finished()) {
     return invalid_payload("control frame of rank {}: {} bytes of kind {} are not such a message",
@@ -55,7 +57,7 @@ Status State::receive(uint32_t rank, std::string_view body, uint64_t now_us) {
 
 // What is not such a message, to its end, changes nothing.
 void State::take(uint32_t rank, FrameKind kind, Reader& reader, uint64_t now_us) {
-  Meetings& meetings = parts_->meetings;
+  RendezvousTable& rendezvous_table = parts_->rendezvous_table;
   switch (kind) {
     case FrameKind::beat:
       if (std::optional<Beat> beat = decode_beat(reader))
@@ -69,18 +71,19 @@ void State::take(uint32_t rank, FrameKind kind, Reader& reader, uint64_t now_us)
       break;
     case FrameKind::meet:
       if (std::optional<Meet> message = decode_meet(reader))
-        meetings.meet(rank, std::move(*message), now_us);
+        rendezvous_table.meet(rank, std::move(*message), now_us);
       break;
     case FrameKind::withdraw:
     case FrameKind::blocked: {
       const uint64_t id = reader.u64();
       if (!reader.finished()) break;
-      kind == FrameKind::blocked ? meetings.block(rank, id) : meetings.withdraw(rank, id);
+      kind == FrameKind::blocked ? rendezvous_table.block(rank, id)
+                                 : rendezvous_table.withdraw(rank, id);
       break;
     }
     case FrameKind::step_news:
       if (std::optional<StepNews> news = decode_step_news(reader))
-        meetings.tell_joined(rank, *news);
+        rendezvous_table.notify_joined(rank, *news);
       break;
     case FrameKind::abort: {
       const std::string reason(reader.text());
@@ -90,14 +93,14 @@ void State::take(uint32_t rank, FrameKind kind, Reader& reader, uint64_t now_us)
     default:  // goodbye
       if (reader.finished()) leave(rank);
   }
-  abort_if_failed(meetings.run_failure());
+  abort_if_failed(rendezvous_table.run_failure());
 }
 
 void State::leave(uint32_t rank) {
   parts_->members.set(rank, Presence::left);
   parts_->store.leave(rank);
   parts_->send(rank, Writer(FrameKind::farewell).frame());
-  parts_->meetings.leave(rank);
+  parts_->rendezvous_table.leave(rank);
 }
 
 void State::lost(uint32_t rank, std::string_view how, uint64_t now_us) {
@@ -113,17 +116,17 @@ void State::abort_if_failed(const Status& failure) {
 
 void State::abort_all(const Status& reason) {
   if (aborted()) return;
-  parts_->meetings.answer_operations();
+  parts_->rendezvous_table.answer_operations();
   abort_reason_ = reason;
-  parts_->meetings.clear();
+  parts_->rendezvous_table.clear();
   parts_->store.clear();
   // The rank that failed is told too, should it still be able to hear.
   for (uint32_t rank = 0; rank < parts_->members.size(); ++rank) {
-    tell_abort(rank);
+    notify_abort(rank);
   }
 }
 
-void State::tell_abort(uint32_t rank) {
+void State::notify_abort(uint32_t rank) {
   const auto code = static_cast<uint32_t>(abort_reason_.code());
   parts_->send(rank, Writer(FrameKind::aborted).u32(code).text(abort_reason_.message()).frame());
 }
@@ -142,8 +145,8 @@ bool State::finished() const {
 
 void State::tick(uint64_t now_us) {
   if (aborted()) return;
-  auto& [options, send, members, store, meetings, patience] = *parts_;
-  meetings.answer_operations();
+  auto& [options, send, members, store, rendezvous_table, patience] = *parts_;
+  rendezvous_table.answer_operations();
   if (now_us >= pulse_at_us_) {
     pulse_at_us_ = later(now_us, options.pulse_us);
     for (uint32_t rank : members.in_state(Presence::present))
@@ -156,8 +159,8 @@ void State::tick(uint64_t now_us) {
     return lost(silent->first, silent->second, now_us);
   members.look_at_datagrams(now_us);
   store.tick(now_us);
-  patience.look(now_us);
-  abort_if_failed(meetings.run_failure());
+  patience.poll(now_us);
+  abort_if_failed(rendezvous_table.run_failure());
 }
 
 uint64_t State::next_us() const {

@@ -1,13 +1,13 @@
-// What the control server knows and decides, without sockets or clocks: members, the key-value
-// store, meetings, failures.
+// The state and the decisions of the control server, without sockets or clocks: members, the
+// key-value store, rendezvous, failures.
 //
-// One thread. It is fed whole frames and the time, and hands out frames for ranks through `send`.
+// For one thread. Takes whole frames and the time, and passes frames for ranks to `send`.
 #pragma once
 
-#include "core/control/meetings.hpp"
 #include "core/control/members.hpp"
 #include "core/control/patience.hpp"
 #include "core/control/protocol.hpp"
+#include "core/control/rendezvous_table.hpp"
 #include "core/control/state_options.hpp"
 #include "core/control/store.hpp"
 
@@ -21,47 +21,49 @@ class State {
   using Options = StateOptions;
   State(const Options& options, Send send);
 
-  // A rank is connected: it is welcomed, and all are told when it is the last. Refused: a rank
-  // outside the run or one that joined before.
+  // A rank is connected: welcomes it, and notifies all ranks if it is the last. Refuses a rank
+  // outside the run and a rank that joined before.
   Status join(uint32_t rank, uint64_t now_us);
-  // Another process has come as a rank that is there, and `reason` says so. It may be the right
-  // one: all hear it, unless the run is older than its deadline, when only rank 0 is warned.
+  // Another process has connected as a rank that is already present; `reason` says so. The second
+  // process may be the right one. Therefore all ranks are notified and the run ends, unless the run
+  // is older than its deadline: then only rank 0 is warned.
   void has_twin(std::string_view reason, uint64_t now_us);
-  // A frame of a member. An error means that it is not a legal frame; the member is lost then.
+  // Handles a frame of a member. An error means that the frame is illegal; the member then counts
+  // as lost.
   Status receive(uint32_t rank, std::string_view body, uint64_t now_us);
-  // A member has shown that it lives, elsewhere than on its connection: nothing else.
+  // A datagram shows that the member is alive; its connection has no news.
   void lives(uint32_t rank, uint64_t now_us) { parts_->members.lives(rank, now_us); }
-  // The member's connection has ended, `how` says in which way. Not a failure after its goodbye.
+  // The member's connection has ended; `how` says how. After a goodbye this is not a failure.
   void lost(uint32_t rank, std::string_view how, uint64_t now_us);
-  // Everything that depends on time alone.
+  // Does all work that depends on time alone.
   void tick(uint64_t now_us);
-  // When tick has something to do next.
+  // The time at which tick has work to do next.
   uint64_t next_us() const;
-  // The server itself did not run for a while: members cannot be blamed for that time.
+  // The server itself did not run for a while: this time is not held against the members.
   void forgive(uint64_t now_us) { parts_->members.forgive(now_us); }
 
-  // The server ends: who has not said goodbye is told.
+  // The server ends: notifies every member that has not said goodbye.
   void close();
-  // Nobody is connected any more who has not said goodbye.
+  // True if every member that is still connected has said goodbye.
   bool finished() const;
   bool aborted() const { return !abort_reason_.ok(); }
 
  private:
-  // They know each other's places.
+  // These objects keep references to each other, so they stay at one address.
   struct Parts {
     Parts(const Options& options, Send send);
     Options options;
     const Send send;
     Members members;
     Store store;
-    Meetings meetings;
+    RendezvousTable rendezvous_table;
     Patience patience;
   };
   void take(uint32_t rank, FrameKind kind, Reader& reader, uint64_t now_us);
   void leave(uint32_t rank);
   void abort_all(const Status& reason);
   void abort_if_failed(const Status& failure);
-  void tell_abort(uint32_t rank);
+  void notify_abort(uint32_t rank);
 
   std::unique_ptr<Parts> parts_;
   uint64_t pulse_at_us_;

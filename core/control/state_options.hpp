@@ -1,4 +1,4 @@
-// What the control server's state is made with.
+// The options of the control server's state.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,17 @@ struct StateOptions {
   uint64_t pulse_us = 0;     // interval of the server's own heartbeat
   // Age of a wait at its first warning, and the interval of repeats; 0: no warnings.
   uint64_t warning_us = 0;
-  uint64_t start_us = 0;    // now
-  uint64_t meeting_us = 0;  // from then on, for all to join; 0: the deadline
-  uint64_t settle_us = 0;   // from then on, before which nobody goes on
-  // Ranks that live are waited for this long, in operations and steps; 0: without an end.
+  uint64_t start_us = 0;  // time of the start
+  // After start_us, the longest wait for all ranks to join; 0: the deadline.
+  uint64_t rendezvous_us = 0;
+  uint64_t settle_us = 0;  // after start_us, the time before which no rank continues
+  // The longest wait for live ranks, in operations and steps; 0: no limit.
   uint64_t busy_limit_us = 0;
-  // Ranks that wait for each other, so that none can go on, are let go after this; 0: never.
+  // Ranks that wait for each other in a circle are released after this time; 0: never.
   uint64_t circle_us = 0;
 };
 
-// Must not call back. Frames for ranks that have no connection are dropped by whoever sends.
+// Sends a frame. Must not call back into the state. Drops frames for ranks that have no connection.
 using Send = std::function<void(uint32_t rank, std::string frame)>;
 
 }  // namespace penstock::control

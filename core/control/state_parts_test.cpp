@@ -1,6 +1,6 @@
-// The parts of the control server's state, each alone: the store, the members, the meetings.
-#include "core/control/meetings.hpp"
+// The parts of the control server's state, each alone: the store, the members, the rendezvous.
 #include "core/control/patience.hpp"
+#include "core/control/rendezvous_table.hpp"
 #include "core/control/store.hpp"
 
 #include <gtest/gtest.h>
@@ -16,13 +16,13 @@ class Parts : public ::testing::Test {
   Parts() {
     options.size = 3;
     options.deadline_us = 10 * kSecondUs;
-    options.meeting_us = 60 * kSecondUs;
+    options.rendezvous_us = 60 * kSecondUs;
     options.pulse_us = kSecondUs;
   }
   // After the options are as they should be.
   void make() {
     members.emplace(options, send);
-    meetings.emplace(options, send, *members);
+    rendezvous_table.emplace(options, send, *members);
     for (uint32_t rank = 0; rank < options.size; ++rank) ASSERT_TRUE(members->join(rank, 0).ok());
     members->begin_if_all_are_here(0);
     sent.clear();
@@ -32,7 +32,7 @@ class Parts : public ::testing::Test {
     reader.u8();
     return reader;
   }
-  Meet ask(const std::string& topic, uint64_t id, Purpose purpose = Purpose::meeting) const {
+  Meet ask(const std::string& topic, uint64_t id, Purpose purpose = Purpose::rendezvous) const {
     Meet message;
     message.id = id;
     message.purpose = purpose;
@@ -56,7 +56,7 @@ class Parts : public ::testing::Test {
     sent.push_back(line);
   };
   std::optional<Members> members;
-  std::optional<Meetings> meetings;
+  std::optional<RendezvousTable> rendezvous_table;
 };
 
 TEST_F(Parts, WhoAsksForAKeyIsAnsweredWhenItIsPutOrItsTimeIsUp) {
@@ -77,7 +77,7 @@ TEST_F(Parts, WhoAsksForAKeyIsAnsweredWhenItIsPutOrItsTimeIsUp) {
   get(2, "a");
   EXPECT_EQ(sent.back(), "2 ok value");
   store.tick(kSecondUs);
-  EXPECT_EQ(sent.back(), "1 key 'b': nobody has put it within 1.0 s");
+  EXPECT_EQ(sent.back(), "1 key 'b': no rank has put it within 1.0 s");
   EXPECT_EQ(store.next_us(), kNever);
 }
 
@@ -125,29 +125,29 @@ TEST_F(Parts, WhoIsSilentForLongerThanTheDeadlineIsNamed) {
   EXPECT_FALSE(members->silent(11 * kSecondUs).has_value());
 }
 
-TEST_F(Parts, AMeetingIsAnsweredWhenTheLastRankHasCome) {
+TEST_F(Parts, ARendezvousIsAnsweredWhenTheLastRankHasCome) {
   make();
-  meetings->meet(0, ask("topic", 1), 0);
-  meetings->meet(2, ask("topic", 1), 0);
+  rendezvous_table->meet(0, ask("topic", 1), 0);
+  rendezvous_table->meet(2, ask("topic", 1), 0);
   EXPECT_TRUE(sent.empty());
-  const auto& [key, meeting] = *meetings->all().begin();
-  EXPECT_EQ(meetings->missing(key, meeting), std::vector<uint32_t>{1});
-  meetings->meet(1, ask("topic", 1), 0);
+  const auto& [key, rendezvous] = *rendezvous_table->all().begin();
+  EXPECT_EQ(rendezvous_table->missing(key, rendezvous), std::vector<uint32_t>{1});
+  rendezvous_table->meet(1, ask("topic", 1), 0);
   EXPECT_EQ(sent, (std::vector<std::string>{"0 ok ", "1 ok ", "2 ok "}));
-  EXPECT_TRUE(meetings->all().empty());
+  EXPECT_TRUE(rendezvous_table->all().empty());
 }
 
 TEST_F(Parts, WhoComesAfterAFailureHearsOfItToo) {
   make();
   Meet refusing = ask("topic", 1);
   refusing.refusal = "no plugin";
-  meetings->meet(0, refusing, 0);
-  meetings->meet(1, ask("topic", 1), 0);
+  rendezvous_table->meet(0, refusing, 0);
+  rendezvous_table->meet(1, ask("topic", 1), 0);
   EXPECT_EQ(sent.size(), 2u);
   EXPECT_EQ(sent[1], "1 'topic': rank 0 cannot take part: no plugin");
-  EXPECT_FALSE(meetings->all().empty());
-  meetings->meet(2, ask("topic", 1), 0);
-  EXPECT_TRUE(meetings->all().empty());
+  EXPECT_FALSE(rendezvous_table->all().empty());
+  rendezvous_table->meet(2, ask("topic", 1), 0);
+  EXPECT_TRUE(rendezvous_table->all().empty());
 }
 
 TEST_F(Parts, AStepThatALeftRankCannotMakeEndsTheRun) {
@@ -155,11 +155,11 @@ TEST_F(Parts, AStepThatALeftRankCannotMakeEndsTheRun) {
   Meet step = ask("step 4 of set 'model'", 1, Purpose::step);
   step.set = "model";
   step.step = 4;
-  meetings->meet(0, step, 0);
+  rendezvous_table->meet(0, step, 0);
   members->set(1, Members::Presence::left);
-  EXPECT_TRUE(meetings->run_failure().ok());
-  meetings->leave(1);
-  EXPECT_EQ(meetings->run_failure().message().substr(0, 58),
+  EXPECT_TRUE(rendezvous_table->run_failure().ok());
+  rendezvous_table->leave(1);
+  EXPECT_EQ(rendezvous_table->run_failure().message().substr(0, 58),
             "rank 1 has left the run after 0 steps of set 'model'; othe");
 }
 
@@ -167,29 +167,29 @@ TEST_F(Parts, PatienceWarnsByNameAndEndsWhatWaitsForTooLong) {
   options.warning_us = kSecondUs;
   options.busy_limit_us = 5 * kSecondUs;
   make();
-  Patience patience(options, send, *members, *meetings);
-  meetings->meet(0, ask("sum", 1, Purpose::operation), 0);
+  Patience patience(options, send, *members, *rendezvous_table);
+  rendezvous_table->meet(0, ask("sum", 1, Purpose::operation), 0);
   EXPECT_EQ(patience.next_us(), kSecondUs);
-  patience.look(kSecondUs);
+  patience.poll(kSecondUs);
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(sent[0].substr(0, 66),
             "0 ranks 1 and 2 have not asked for 'sum' for 1.0 s, other ranks wa");
-  patience.look(5 * kSecondUs);
+  patience.poll(5 * kSecondUs);
   EXPECT_EQ(sent.back().substr(0, 45), "0 ranks 1 and 2 did not come to 'sum' within ");
-  EXPECT_TRUE(meetings->run_failure().ok());
+  EXPECT_TRUE(rendezvous_table->run_failure().ok());
 }
 
 TEST_F(Parts, RanksThatWaitForEachOtherAreLetGo) {
   options.circle_us = kSecondUs;
   options.size = 2;
   make();
-  Patience patience(options, send, *members, *meetings);
-  meetings->meet(0, ask("this", 1), 0);
-  meetings->meet(1, ask("that", 1), 0);
-  patience.look(0);
+  Patience patience(options, send, *members, *rendezvous_table);
+  rendezvous_table->meet(0, ask("this", 1), 0);
+  rendezvous_table->meet(1, ask("that", 1), 0);
+  patience.poll(0);
   EXPECT_TRUE(sent.empty());
   EXPECT_EQ(patience.next_us(), kSecondUs);
-  patience.look(kSecondUs);
+  patience.poll(kSecondUs);
   ASSERT_EQ(sent.size(), 2u);
   EXPECT_NE(sent[0].find("ranks wait for each other"), std::string::npos);
 }

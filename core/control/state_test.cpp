@@ -87,7 +87,7 @@ State make_state(uint32_t size) {
   return state;
 }
 
-TEST(ControlState, ThousandsOfMeetingsThatWaitTakeAFewLines) {
+TEST(ControlState, ThousandsOfRendezvousThatWaitTakeAFewLines) {
   std::vector<std::string> warnings;
   State state({2, 1'000'000, 100, 500, 0}, [&](uint32_t, std::string frame) {
     Reader reader(std::string_view(frame).substr(sizeof(uint32_t)));
@@ -96,7 +96,7 @@ TEST(ControlState, ThousandsOfMeetingsThatWaitTakeAFewLines) {
   });
   for (uint32_t rank = 0; rank < 2; ++rank) ASSERT_TRUE(state.join(rank, 0).ok());
   for (uint64_t id = 1; id <= 20'000; ++id) {
-    const Meet meet{id, Purpose::meeting, std::to_string(id), {0, 1}, "", "", 0};
+    const Meet meet{id, Purpose::rendezvous, std::to_string(id), {0, 1}, "", "", 0};
     ASSERT_TRUE(state.receive(1, body_of(encode(meet)), 1).ok());
   }
   state.tick(600);
@@ -104,7 +104,7 @@ TEST(ControlState, ThousandsOfMeetingsThatWaitTakeAFewLines) {
   warnings.clear();
   state.tick(1200);
   ASSERT_EQ(warnings.size(), 21u);
-  EXPECT_EQ(warnings.front(), "19980 more meetings of ranks wait in the same way");
+  EXPECT_EQ(warnings.front(), "19980 more rendezvous of ranks wait in the same manner");
 }
 
 // Of the answers that one rank hears together each knows how many follow, but for those of a set.
@@ -181,7 +181,7 @@ TEST(ControlState, WhatARankLastDidIsToldWithItsAge) {
     state.lost(1, "killed", second + age_us);
     EXPECT_EQ(heard, expected);
   }
-  EXPECT_EQ(last_did("", 0, 50 * second), "it last did: nothing it told of");
+  EXPECT_EQ(last_did("", 0, 50 * second), "it last did: nothing that it reported");
 }
 
 TEST(ControlState, DamagedFramesAreRefusedAndNeverCrash) {
@@ -225,7 +225,8 @@ TEST(ControlState, AfterAnAbortNobodyIsAnsweredWithSomethingElse) {
   EXPECT_TRUE(state.receive(0, body_of(Writer(FrameKind::abort).text("reason").frame()), 1).ok());
   EXPECT_TRUE(state.receive(0, body_of(Writer(FrameKind::goodbye).frame()), 1).ok());
   EXPECT_TRUE(
-      state.receive(1, body_of(encode(Meet{1, Purpose::meeting, "x", {0, 1}, "", "", 0})), 2).ok());
+      state.receive(1, body_of(encode(Meet{1, Purpose::rendezvous, "x", {0, 1}, "", "", 0})), 2)
+          .ok());
   EXPECT_TRUE(state.receive(1, body_of(Writer(FrameKind::goodbye).frame()), 2).ok());
   EXPECT_EQ(sent, (std::vector<FrameKind>{FrameKind::welcome, FrameKind::ready, FrameKind::aborted,
                                           FrameKind::farewell}));

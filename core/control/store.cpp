@@ -32,7 +32,7 @@ void Store::get(uint32_t rank, Reader& reader, uint64_t now_us) {
 void Store::tick(uint64_t now_us) {
   for (const PendingGet& waiting : gets_) {
     if (now_us < waiting.until_us) continue;
-    const Status late = deadline_exceeded("key '{}': nobody has put it within {}", waiting.key,
+    const Status late = deadline_exceeded("key '{}': no rank has put it within {}", waiting.key,
                                           seconds(waiting.timeout_us));
     send_(waiting.rank, encode(Reply{.id = waiting.id, .status = late}));
   }

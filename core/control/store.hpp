@@ -1,4 +1,4 @@
-// The key-value store of a run: who asks for a key waits until somebody has put it.
+// The key-value store of a run: a rank that asks for a key waits until a rank has put it.
 #pragma once
 
 #include "core/control/protocol.hpp"
@@ -12,15 +12,15 @@ namespace penstock::control {
 
 class Store {
  public:
-  explicit Store(const Send& send) : send_(send) {}  // outlives it
+  explicit Store(const Send& send) : send_(send) {}  // must outlive it
 
-  // The reader stands behind the kind; what is not such a message changes nothing.
+  // Each reads the body behind the kind; bytes that are not such a message change nothing.
   void put(uint32_t rank, Reader& reader);
   void get(uint32_t rank, Reader& reader, uint64_t now_us);
-  void tick(uint64_t now_us);      // whose time is up hears so
-  void leave(uint32_t rank);       // it waits for nothing any more
-  void clear() { gets_.clear(); }  // nobody waits any more
-  uint64_t next_us() const;        // when tick has something to do
+  void tick(uint64_t now_us);      // answers the ranks whose timeout has passed
+  void leave(uint32_t rank);       // drops the rank's pending requests
+  void clear() { gets_.clear(); }  // drops all pending requests
+  uint64_t next_us() const;        // the time at which tick has work to do next
 
  private:
   struct PendingGet {

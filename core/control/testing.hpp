@@ -1,4 +1,4 @@
-// For the tests of Control: a world whose ranks are threads of this process.
+// Helpers for the tests of Control: a world whose ranks are threads of this process.
 #pragma once
 
 #include "core/control/control.hpp"
@@ -34,7 +34,7 @@ inline Control::Options quick_options(uint32_t rank, uint32_t size) {
   Control::Options options;
   options.rank = rank;
   options.size = size;
-  options.deadline_us = 20'000'000;  // far beyond what a loaded machine needs
+  options.deadline_us = 20'000'000;  // much longer than a loaded machine needs
   options.heartbeat_us = 20'000;
   return options;
 }

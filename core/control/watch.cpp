@@ -194,7 +194,7 @@ void Control::Client::receive_one(std::string_view body) {
       if (options_.on_joined) options_.on_joined();
       return;
     case FrameKind::add_zeros:
-    case FrameKind::step_told:
+    case FrameKind::step_notice:
       return receive_while_joined(static_cast<FrameKind>(body[0]), reader);
     default:
       return;  // welcome was read before this thread began; a newer server may know more
@@ -208,7 +208,7 @@ void Control::Client::receive_while_joined(FrameKind kind, Reader& reader) {
     joined = joined_;
   }
   if (joined == nullptr) return;
-  if (kind == FrameKind::step_told) {
+  if (kind == FrameKind::step_notice) {
     if (std::optional<control::StepNews> news = control::decode_step_news(reader))
       joined->step({std::move(news->set), std::move(news->ranks), news->step, news->over != 0,
                     std::move(news->facts)});

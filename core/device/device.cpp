@@ -44,7 +44,7 @@ Status Event::query(bool& done) const {
   if (!is_recorded_) return {};
   uint32_t is_done = 0;
   PENSTOCK_TRY(device_.check(device_.table().event_query(device_.id(), thing_, &is_done),
-                             "carry out what is queued"));
+                             "finish the queued work"));
   done = is_done != 0;
   return {};
 }
@@ -59,7 +59,7 @@ Result<double> Event::us_since(const Event& before) const {
   double us = 0;
   PENSTOCK_TRY(
       device_.check(device_.table().event_elapsed(device_.id(), before.thing_, thing_, &us),
-                    "tell the time between two events"));
+                    "measure the time between two events"));
   return us;
 }
 
@@ -85,8 +85,7 @@ Status Stream::copy_to_device(void* target, const void* source, uint64_t bytes) 
 }
 
 Status Stream::wait() const {
-  return device_.check(device_.table().stream_wait(device_.id(), thing_),
-                       "carry out what is queued");
+  return device_.check(device_.table().stream_wait(device_.id(), thing_), "finish the queued work");
 }
 
 Status Stream::wait_at_most(uint64_t limit_us) const {
@@ -99,7 +98,7 @@ Status Stream::wait_at_most(uint64_t limit_us) const {
     PENSTOCK_TRY(last.query(done));
     if (done) return {};
     if (now_us() >= until)
-      return deadline_exceeded("what is queued on {} has not ended for {:.1f} s", device_.name(),
+      return deadline_exceeded("the queued work on {} has not ended for {:.1f} s", device_.name(),
                                double(limit_us) * 1e-6);
     std::this_thread::sleep_for(kBetweenLooks);
   }
@@ -114,7 +113,7 @@ Status Stream::find_nonfinite(std::span<const penstock_device_values> arrays) co
   if (arrays.empty()) return {};
   return device_.check(
       device_.table().find_nonfinite(device_.id(), arrays.data(), arrays.size(), thing_),
-      "look for values that are not finite");
+      "check for values that are not finite");
 }
 
 Status Stream::fill_nan(void* values, uint64_t count, uint32_t dtype) const {

@@ -1,9 +1,9 @@
-// A device, and what the core makes on it: streams, events and memory that end with their owner.
-// Every failure carries the error text of the device's runtime.
+// A device, and the objects that the core makes on it: streams, events and memory, which end with
+// their owner. Every error carries the error text of the device's runtime.
 //
-// Threads: any, as the table says; one object is used by one thread at a time unless a comment says
-// otherwise. What is destroyed must not be in use by work that is still queued, but streams and
-// events, whose end waits for nothing.
+// Threads: any thread, as the table says; one thread at a time per object unless a comment says
+// otherwise. An object must not be destroyed while queued work uses it, except streams and events,
+// which may be destroyed at once.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -14,7 +14,7 @@
 
 namespace penstock {
 
-// Which device of a run: a small value, valid as long as the process.
+// Identifies a device of a run: a small value, valid for the life of the process.
 class Device {
  public:
   Device() = default;
@@ -25,18 +25,18 @@ class Device {
   std::string name() const { return fmt::format("cuda:{}", id_); }
   bool operator==(const Device& other) const = default;
 
-  // DEVICE_ERROR "cuda:0 cannot `action`: ..." for an error number of the table; success for 0,
-  // which costs nothing.
+  // DEVICE_ERROR "cuda:0 cannot `action`: ..." for an error number of the table; success, at no
+  // cost, for 0.
   Status check(int32_t error, std::string_view action) const {
     return error == 0 ? Status() : failure(error, action);
   }
-  // The calling thread is one of ours: this is its device from now on, for calls that then need not
-  // change it and for libraries that ask, and what others capture meanwhile is not disturbed by
-  // what it does.
+  // Makes this device current on the calling thread, which must be a thread of the core. Later
+  // calls then need not switch devices, libraries find the right device, and work of this thread
+  // does not disturb a graph capture on another thread.
   Status make_current() const {
     return check(table_->make_current(id_), "become the device of a thread");
   }
-  // OUT_OF_MEMORY for a call that was to give memory.
+  // OUT_OF_MEMORY for a failed allocation.
   Status check_memory(int32_t error, uint64_t bytes, std::string_view kind) const;
 
  private:
@@ -46,7 +46,7 @@ class Device {
   int32_t id_ = 0;
 };
 
-// Owns one thing of the table's and gives it to the function of the table that ends it.
+// Owns one object of the table and destroys it with the table's function.
 template <int32_t (*penstock_device_table::*Destroy)(int32_t device, void* thing)>
 class DeviceOwned {
  public:
@@ -58,7 +58,7 @@ class DeviceOwned {
     std::swap(thing_, other.thing_);
     return *this;
   }
-  // Whoever destroys has no use for an error: the device is lost, and so is what was on it.
+  // An error is ignored: it means that the device is lost with everything on it.
   ~DeviceOwned() {
     if (thing_ != nullptr) (void)(device_.table().*Destroy)(device_.id(), thing_);
   }
@@ -74,17 +74,18 @@ class DeviceOwned {
 class Event final : public DeviceOwned<&penstock_device_table::event_destroy> {
  public:
   static Result<Event> make(const Device& device);
-  // One with a time: see us_since.
+  // An event with a time, for us_since.
   static Result<Event> make_timed(const Device& device);
 
-  // Takes note of all that is queued on `stream` so far; null: the legacy default stream.
+  // Marks all work queued on `stream` so far; null: the legacy default stream.
   Status record(void* stream);
-  // done: all of that has run, or nothing was noted yet. Does not wait. Several threads may ask.
+  // `done`: the marked work has run, or nothing was marked yet. Does not wait. Several threads may
+  // call it at once.
   Status query(bool& done) const;
-  // What is queued on `stream` from now on runs after what was noted last, if anything was.
+  // Work queued on `stream` from now on waits for the marked work, if any.
   Status hold_back(void* stream) const;
-  // What lies between what the two noted last, in microseconds of the device's. Both are done and
-  // have a time.
+  // The device time between the marks of the two events, in microseconds. Both events must be done
+  // and have a time.
   Result<double> us_since(const Event& before) const;
 
  private:
@@ -94,15 +95,16 @@ class Event final : public DeviceOwned<&penstock_device_table::event_destroy> {
 
 class Stream final : public DeviceOwned<&penstock_device_table::stream_destroy> {
  public:
-  // `urgent`: goes before others of the device.
+  // `urgent`: runs before other streams of the device.
   static Result<Stream> make(const Device& device, bool urgent);
 
   void* handle() const { return thing_; }
-  // Queued; the host goes on. Memory of the host must be pinned. No bytes are no work.
+  // Queues the copy and returns. Host memory must be pinned. Zero bytes queue nothing.
   Status copy_to_host(void* target, const void* source, uint64_t bytes) const;
   Status copy_to_device(void* target, const void* source, uint64_t bytes) const;
-  // The same in memory of the device: zero bytes; `found` of each array becomes 1 where a value is
-  // NaN or infinite; every value becomes NaN; every value times `factor`; float32 values rounded.
+  // Queues work on device memory: set bytes to zero; set `found` of each array to 1 if a value is
+  // NaN or infinite; set every value to NaN; multiply every value by `factor`; round float32 values
+  // to `dtype`.
   Status clear(void* target, uint64_t bytes) const;
   Status find_nonfinite(std::span<const penstock_device_values> arrays) const;
   Status fill_nan(void* values, uint64_t count, uint32_t dtype) const;
@@ -112,17 +114,17 @@ class Stream final : public DeviceOwned<&penstock_device_table::stream_destroy> 
   Status copy_many(std::span<const penstock_device_copy> copies) const;
   // See penstock_index_list.
   Status check_indices(std::span<const penstock_index_list> lists) const;
-  // Blocks until all that is queued has run. [control]
+  // Blocks until all queued work has run. [control]
   Status wait() const;
-  // The same for a limited time, by asking again and again: a device that hangs does not hang the
-  // host. DEADLINE_EXCEEDED. [control]
+  // Like wait(), for a limited time, by polling: a device that hangs does not hang the host.
+  // DEADLINE_EXCEEDED. [control]
   Status wait_at_most(uint64_t limit_us) const;
 
  private:
   using DeviceOwned::DeviceOwned;
 };
 
-// Memory of the device.
+// Memory on the device.
 class DeviceMemory final : public DeviceOwned<&penstock_device_table::free> {
  public:
   static Result<DeviceMemory> make(const Device& device, uint64_t bytes);
@@ -132,7 +134,7 @@ class DeviceMemory final : public DeviceOwned<&penstock_device_table::free> {
   using DeviceOwned::DeviceOwned;
 };
 
-// Memory of the host that the device copies to and from while the host goes on.
+// Pinned host memory: the device copies to and from it while the host continues.
 class PinnedMemory final : public DeviceOwned<&penstock_device_table::host_free> {
  public:
   static Result<PinnedMemory> make(const Device& device, uint64_t bytes);

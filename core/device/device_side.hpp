@@ -1,6 +1,6 @@
-// What a set has of a gradient that lies on a device, as the application meets it: taken when it is
-// ready, and back in its storage at the end. Between the two it goes through host memory
-// (staging.hpp), or is worked on where it lies (resident.hpp).
+// The side of a gradient on a device that the application meets: the gradient is taken when it is
+// ready and returned to its storage at the end. In between it is staged through host memory
+// (staging.hpp) or stays device-resident (resident.hpp).
 #pragma once
 
 #include "core/device/device.hpp"
@@ -14,13 +14,13 @@ class DeviceSide {
   DeviceSide& operator=(const DeviceSide&) = delete;
   virtual ~DeviceSide() = default;
 
-  // ---- [application], one call at a time among all of a set ----
-  // The gradient lies in `storage` when what is queued on `stream` has run.
+  // ---- [application], one call at a time for all gradients of a set ----
+  // Takes the gradient in `storage`, which is ready when the work queued on `stream` has run.
   virtual Status take(void* storage, void* stream) = 0;
-  // It is zero in this step. The result goes to `storage` after what is queued on the legacy
-  // default stream; null: nowhere.
+  // Takes zeros as the gradient of this step. The result goes to `storage` after the work queued on
+  // the legacy default stream; null: there is no storage for it.
   virtual Status take_zeros(void* storage) = 0;
-  // Where its values are while it is worked on: numel elements; after either of the two.
+  // The memory in which the gradient is processed: numel elements. Valid after take or take_zeros.
   virtual void* work_place() const = 0;
 
   // ---- [any], after the last result of the step was queued ----

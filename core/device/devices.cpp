@@ -7,8 +7,7 @@ namespace penstock {
 
 Result<Device> Devices::find(const Place& place) {
   if (place.device_type != PENSTOCK_DEVICE_CUDA)
-    return unimplemented("{} is none that this version knows; expected the CPU or CUDA",
-                         place.name());
+    return unimplemented("{} is not known to this version; expected the CPU or CUDA", place.name());
   PENSTOCK_ASSIGN(const int32_t count, this->count());
   const int32_t id = place.device_id;
   if (id < 0 || id >= count)

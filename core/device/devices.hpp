@@ -1,4 +1,4 @@
-// The devices of a run: the table is loaded when a set first asks for one.
+// The devices of a run: the table is loaded when a set first requests a device.
 #pragma once
 
 #include "core/base/mutex.hpp"
@@ -9,14 +9,14 @@ namespace penstock {
 
 class Devices {
  public:
-  // `given`: a table to use instead of the file's; only tests have one, and no configuration names
-  // one.
+  // `given`: a table to use instead of the file's table. Only tests pass one; no configuration can.
   explicit Devices(const penstock_device_table* given = nullptr) : given_(given) {}
 
-  // A device that is there. NOT_FOUND: no table, no driver, no device, or none of this number; what
-  // load_device_table says; DEVICE_ERROR: the device's runtime has failed. [control]
+  // Finds an existing device. NOT_FOUND: no table, no driver, no device, or no device with this
+  // number; also the errors of load_device_table; DEVICE_ERROR: the device's runtime has failed.
+  // [control]
   Result<Device> find(const Place& place);
-  // How many there are of CUDA, at least one; else why there is none, as find says it. [control]
+  // The number of CUDA devices, at least one; otherwise an error as in find. [control]
   Result<int32_t> count();
 
  private:

@@ -1,6 +1,6 @@
-// Memory for the numbers that a device finds and the host has to know: a few bytes for each of many
-// buckets, on the device and, pinned, here. They are cut from common blocks, for a call to the
-// driver for each would take longer than all else of a plan.
+// Memory for numbers that a device computes and the host must read: a few bytes for each of many
+// buckets, on the device and in pinned host memory. Places are cut from common blocks, because a
+// driver call for each would take longer than everything else in making a plan.
 #pragma once
 
 #include "core/device/device.hpp"
@@ -11,7 +11,8 @@ namespace penstock {
 
 class NumberMemory {
  public:
-  // Of both; keeps the block that it lies in, which nobody else of a set may give back before.
+  // A place in both memories. It keeps its block alive; the block is freed only when no place uses
+  // it.
   class Place {
    public:
     Place() = default;
@@ -30,12 +31,12 @@ class NumberMemory {
   };
 
   explicit NumberMemory(const Device& device) : device_(device) {}
-  // At a multiple of 256 bytes. OUT_OF_MEMORY, DEVICE_ERROR. [control]
+  // Aligned to 256 bytes. OUT_OF_MEMORY, DEVICE_ERROR. [control]
   Result<Place> take(uint64_t bytes);
 
  private:
   const Device device_;
-  Place next_;  // where the block of the last one is free
+  Place next_;  // the first free byte in the newest block
 };
 
 }  // namespace penstock

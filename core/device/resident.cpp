@@ -12,10 +12,10 @@ Status Resident::take(void* storage, void* stream) {
 
 Status Resident::take_zeros(void* storage) {
   is_zero_ = true;
-  if (storage == nullptr && stand_in_.data() == nullptr) {
-    PENSTOCK_ASSIGN(stand_in_, DeviceMemory::make(stream_.device(), bytes_));
+  if (storage == nullptr && substitute_.data() == nullptr) {
+    PENSTOCK_ASSIGN(substitute_, DeviceMemory::make(stream_.device(), bytes_));
   }
-  storage_ = static_cast<std::byte*>(storage != nullptr ? storage : stand_in_.data());
+  storage_ = static_cast<std::byte*>(storage != nullptr ? storage : substitute_.data());
   taken_from_ = nullptr;
   taken_at_ = storage != nullptr ? ++takes_ : 0;
   return storage != nullptr ? written_.record(nullptr) : Status();
@@ -24,19 +24,19 @@ Status Resident::take_zeros(void* storage) {
 Status Resident::begin(uint64_t first_byte, uint64_t bytes) const {
   if (!is_zero_) return {};
   // Nobody's stream stands between this and what the last step has left there.
-  PENSTOCK_TRY(returned_.hold_back(looks_.handle()));
-  return looks_.clear(storage_ + first_byte, bytes);
+  PENSTOCK_TRY(returned_.hold_back(inspection_.handle()));
+  return inspection_.clear(storage_ + first_byte, bytes);
 }
 
 Result<std::unique_ptr<Residents>> Residents::make(const Device& device,
                                                    std::span<const uint64_t> bytes) {
-  PENSTOCK_ASSIGN(Stream looks, Stream::make(device, true));
+  PENSTOCK_ASSIGN(Stream inspection, Stream::make(device, true));
   PENSTOCK_ASSIGN(Stream stream, Stream::make(device, true));
-  std::unique_ptr<Residents> made(new Residents(std::move(looks), std::move(stream)));
+  std::unique_ptr<Residents> made(new Residents(std::move(inspection), std::move(stream)));
   for (const uint64_t of_one : bytes) {
     PENSTOCK_ASSIGN(Event written, Event::make(device));
     PENSTOCK_ASSIGN(Event returned, Event::make(device));
-    made->residents_.emplace_back(made->looks_, made->stream_, made->takes_, of_one,
+    made->residents_.emplace_back(made->inspection_, made->stream_, made->takes_, of_one,
                                   std::move(written), std::move(returned));
   }
   return made;

@@ -1,16 +1,16 @@
-// Gradients that are worked on where they lie: plugins queue their work on a stream of the
-// engine's, and of the gradient nothing is copied but what they send and receive.
+// Device-resident gradients: plugins queue their work on a stream of the engine, and only payloads
+// that are sent or received are copied.
 //
 //   producer's stream     ... writes the storage | written
-//   engine's, for looks       waits for written | looks
+//   engine's inspection       waits for written | inspects
 //   engine's                      encodes, payloads out ... in, decodes | returned
 //   application's stream                                      waits for returned | ...
 //
-// All residents of a set lie on one device and share the engine's two streams. A look waits for its
-// gradient, and so does nothing else: who is asked for what it has found queues the rest when it
-// has come, and what is behind a later gradient holds up no earlier one. On the other stream what
-// one step queues is done before the next one begins, so that what lies in device memory needs no
-// other order.
+// All device-resident gradients of a set lie on one device and share the engine's two streams. An
+// inspection waits for its own gradient only: the engine queues the remaining work when the result
+// of the inspection has arrived, so a late gradient does not delay an earlier gradient. On the
+// other stream, the work of one step is done before the next step begins, so device memory needs no
+// other ordering.
 #pragma once
 
 #include "core/device/device_side.hpp"
@@ -22,39 +22,39 @@
 
 namespace penstock {
 
-// A gradient's. In a step: taken, begun and ended piece by piece, returned.
+// One device-resident gradient. In a step it is taken, begun and ended part by part, and returned.
 class Resident final : public DeviceSide {
  public:
-  // `takes` counts those of all residents of the set.
-  Resident(const Stream& looks, const Stream& stream, uint64_t& takes, uint64_t bytes,
+  // `takes` counts the takes of all device-resident gradients of the set.
+  Resident(const Stream& inspection, const Stream& stream, uint64_t& takes, uint64_t bytes,
            Event written, Event returned)
       : DeviceSide(std::move(returned)),
-        looks_(looks),
+        inspection_(inspection),
         stream_(stream),
         takes_(takes),
         bytes_(bytes),
         written_(std::move(written)) {}
 
   Status take(void* storage, void* stream) override;
-  // Where there is no storage, memory of its own stands in; it is taken when that first happens.
+  // Without storage, memory of its own replaces the storage; it is allocated on first use.
   Status take_zeros(void* storage) override;
   void* work_place() const override { return storage_; }
 
   // ---- [engine] ----
-  // Before a part is looked at: the stream for looks waits for whoever writes the values, or for
-  // one that was taken later from the same stream, which stands for this one too.
+  // Before a part is inspected, the inspection stream waits until the values are written. Waiting
+  // for a gradient that was taken later from the same stream covers this gradient too.
   bool is_written() const { return taken_at_ != 0; }
   bool is_covered_by(const Resident& later) const {
     return taken_from_ == later.taken_from_ && taken_at_ <= later.taken_at_;
   }
-  Status wait_until_written() const { return written_.hold_back(looks_.handle()); }
-  // The part is zeros where the gradient is.
+  Status wait_until_written() const { return written_.hold_back(inspection_.handle()); }
+  // Fills the part with zeros if the gradient is zero.
   Status begin(uint64_t first_byte, uint64_t bytes) const;
-  // All that leaves a result in a part is queued.
+  // All work that writes a result to a part is queued.
   Status end() { return returned_.record(stream_.handle()); }
 
  private:
-  const Stream& looks_;
+  const Stream& inspection_;
   const Stream& stream_;
   uint64_t& takes_;
   const uint64_t bytes_;
@@ -62,36 +62,37 @@ class Resident final : public DeviceSide {
   // In this step:
   std::byte* storage_ = nullptr;
   bool is_zero_ = false;
-  void* taken_from_ = nullptr;  // a stream
-  uint64_t taken_at_ = 0;       // among all takes; 0: nobody writes it
-  DeviceMemory stand_in_;       // without data until a step has no storage
+  void* taken_from_ = nullptr;  // the producer's stream
+  uint64_t taken_at_ = 0;       // position among all takes; 0: the gradient is not being written
+  DeviceMemory substitute_;     // empty until a step has no storage
 };
 
-// Those of a set. All but what stands in is made when it is made.
+// The device-resident gradients of a set. Everything is allocated in make, except memory that
+// replaces missing storage.
 class Residents {
  public:
-  // One for each number of bytes. OUT_OF_MEMORY, DEVICE_ERROR. [control]
+  // Makes one gradient for each number of bytes. OUT_OF_MEMORY, DEVICE_ERROR. [control]
   static Result<std::unique_ptr<Residents>> make(const Device& device,
                                                  std::span<const uint64_t> bytes);
 
   const Stream& stream() const { return stream_; }
-  const Stream& looks() const { return looks_; }
+  const Stream& inspection() const { return inspection_; }
   const Device& device() const { return stream_.device(); }
   Resident& resident(size_t index) { return residents_[index]; }
   NumberMemory numbers;  // for buckets of the set
-  // As Staging::drain, of all that was queued on the streams. [control]
+  // Like Staging::drain, for all work queued on the streams. [control]
   Status drain(uint64_t limit_us) const {
-    PENSTOCK_TRY(looks_.wait_at_most(limit_us));
+    PENSTOCK_TRY(inspection_.wait_at_most(limit_us));
     return stream_.wait_at_most(limit_us);
   }
 
  private:
-  Residents(Stream looks, Stream stream)
-      : numbers(stream.device()), looks_(std::move(looks)), stream_(std::move(stream)) {}
+  Residents(Stream inspection, Stream stream)
+      : numbers(stream.device()), inspection_(std::move(inspection)), stream_(std::move(stream)) {}
 
-  const Stream looks_, stream_;
+  const Stream inspection_, stream_;
   uint64_t takes_ = 0;
-  std::deque<Resident> residents_;  // end before their streams
+  std::deque<Resident> residents_;  // must be destroyed before their streams
 };
 
 }  // namespace penstock

@@ -56,9 +56,9 @@ class OneResident : public ::testing::TestWithParam<uint64_t> {
       ASSERT_TRUE(waits.ok());
       ASSERT_TRUE(resident().begin(first, bytes).ok());
       const Stream& stream = residents_->stream();
-      ASSERT_TRUE(residents_->looks().copy_to_host(seen + first, place + first, bytes).ok());
+      ASSERT_TRUE(residents_->inspection().copy_to_host(seen + first, place + first, bytes).ok());
       // For a host that has asked whether the look has ended.
-      ASSERT_TRUE(looked_.record(residents_->looks().handle()).ok());
+      ASSERT_TRUE(looked_.record(residents_->inspection().handle()).ok());
       ASSERT_TRUE(looked_.hold_back(stream.handle()).ok());
       ASSERT_TRUE(stream.copy_to_device(place + first, result + first, bytes).ok());
       ASSERT_TRUE(resident().end().ok());

@@ -15,9 +15,9 @@ uint64_t rounded(uint64_t bytes) {
 
 }  // namespace
 
-// ---- a mirror in a step ----
+// ---- a staging buffer in a step ----
 
-Status Mirror::take(void* storage, void* stream) {
+Status StagingBuffer::take(void* storage, void* stream) {
   storage_ = static_cast<std::byte*>(storage);
   is_zero_ = false;
   PENSTOCK_TRY(streams_.written.record(stream));
@@ -27,7 +27,7 @@ Status Mirror::take(void* storage, void* stream) {
   return queue_arrival();
 }
 
-Status Mirror::take_zeros(void* storage) {
+Status StagingBuffer::take_zeros(void* storage) {
   storage_ = static_cast<std::byte*>(storage);
   is_zero_ = true;
   if (storage != nullptr) {
@@ -38,35 +38,35 @@ Status Mirror::take_zeros(void* storage) {
   return queue_arrival();
 }
 
-Status Mirror::queue_arrival() {
+Status StagingBuffer::queue_arrival() {
   arrived_us_ = 0;
   number_ = ++streams_.n_taken;
   return arrived_.record(streams_.in.handle());
 }
 
-Status Mirror::has_arrived(uint64_t look, bool& arrived) {
+Status StagingBuffer::has_arrived(uint64_t pass, bool& arrived) {
   arrived = number_ <= streams_.arrived_through;
-  const bool asked_before = streams_.look == look;
+  const bool asked_before = streams_.pass == pass;
   if (!arrived && !(asked_before && number_ >= streams_.missing_from)) {
     PENSTOCK_TRY(arrived_.query(arrived));
     if (arrived) {
       streams_.arrived_through = number_;
     } else {
       streams_.missing_from = number_;
-      streams_.look = look;
+      streams_.pass = pass;
     }
   }
   if (arrived && arrived_us_ == 0) arrived_us_ = now_us();
   return {};
 }
 
-Status Mirror::give(uint64_t first_byte, uint64_t bytes) {
+Status StagingBuffer::give(uint64_t first_byte, uint64_t bytes) {
   if (storage_ == nullptr) return {};
   PENSTOCK_TRY(streams_.out.copy_to_device(storage_ + first_byte, host_ + first_byte, bytes));
   return returned_.record(streams_.out.handle());
 }
 
-// ---- a set's mirrors ----
+// ---- a set's staging buffers ----
 
 Result<std::unique_ptr<Staging>> Staging::make(std::span<const Wanted> wanted) {
   std::unique_ptr<Staging> staging(new Staging());
@@ -76,8 +76,8 @@ Result<std::unique_ptr<Staging>> Staging::make(std::span<const Wanted> wanted) {
     CopyStreams& streams = *staging->on(one.device);
     PENSTOCK_ASSIGN(Event arrived, Event::make(one.device));
     PENSTOCK_ASSIGN(Event returned, Event::make(one.device));
-    staging->mirrors_.emplace_back(streams, streams.memory.data() + streams.given_bytes, one.bytes,
-                                   std::move(arrived), std::move(returned));
+    staging->staging_buffers_.emplace_back(streams, streams.memory.data() + streams.given_bytes,
+                                           one.bytes, std::move(arrived), std::move(returned));
     streams.given_bytes += rounded(one.bytes);
   }
   return staging;
@@ -105,7 +105,7 @@ CopyStreams* Staging::on(const Device& device) {
 
 uint64_t Staging::bytes() const {
   uint64_t bytes = 0;
-  for (const Mirror& mirror : mirrors_) bytes += mirror.bytes();
+  for (const StagingBuffer& staging_buffer : staging_buffers_) bytes += staging_buffer.bytes();
   return bytes;
 }
 

@@ -1,13 +1,13 @@
-// The way through host memory: what lies on devices has a mirror in pinned memory, on which all
-// work is done, and copies there and back that nobody waits for.
+// Staging through host memory: a gradient on a device has a staging buffer in pinned host memory.
+// All work is done on this buffer, and the copies there and back run asynchronously.
 //
 //   producer's stream   ... writes the storage | written
 //   copies in                       waits for written and for the last copy back | copy | arrived
-//   host                                                           works on the mirror
+//   host                                                           works on the staging buffer
 //   copies out                                                                      copy | returned
 //
-// A copy in waits for the mirror's last copy back, so a step may begin while the results of the one
-// before are still on their way.
+// A copy in waits for the staging buffer's last copy back, so a step may begin while results of the
+// previous step are still being copied.
 #pragma once
 
 #include "core/device/device_side.hpp"
@@ -19,25 +19,26 @@
 
 namespace penstock {
 
-// Both directions of one device: copies in one direction run in the order in which they were
+// Both directions of one device. Copies in one direction run in the order in which they were
 // queued.
 struct CopyStreams {
   Device device;
   Stream in, out;
-  Event written;  // of the copy being queued
+  Event written;  // for the copy that is being queued
   PinnedMemory memory;
-  uint64_t given_bytes = 0;  // of it, that mirrors have
+  uint64_t given_bytes = 0;  // bytes of `memory` that staging buffers use
 
-  uint64_t n_taken = 0;  // copies in that were queued
-  // [engine] What it knows of them without asking again: the first so many have arrived; in look
-  // `look` number `missing_from` was still missing.
-  uint64_t arrived_through = 0, missing_from = 0, look = 0;
+  uint64_t n_taken = 0;  // number of queued copies in
+  // [engine] Cached answers: copies up to `arrived_through` have arrived; in polling pass `pass`,
+  // copy `missing_from` had not arrived.
+  uint64_t arrived_through = 0, missing_from = 0, pass = 0;
 };
 
-// A gradient's. In a step: taken, arrived, given, returned.
-class Mirror final : public DeviceSide {
+// The staging buffer of one gradient. In a step it is taken, arrived, given and returned.
+class StagingBuffer final : public DeviceSide {
  public:
-  Mirror(CopyStreams& streams, std::byte* host, uint64_t bytes, Event arrived, Event returned)
+  StagingBuffer(CopyStreams& streams, std::byte* host, uint64_t bytes, Event arrived,
+                Event returned)
       : DeviceSide(std::move(returned)),
         streams_(streams),
         host_(host),
@@ -50,17 +51,18 @@ class Mirror final : public DeviceSide {
 
   // Queues the copy of `storage`.
   Status take(void* storage, void* stream) override;
-  // The host writes the zeros once has_arrived says that it may.
+  // The host writes the zeros when has_arrived allows it.
   Status take_zeros(void* storage) override;
   void* work_place() const override { return host_; }
 
   // ---- [engine] ----
-  // Whether the host may use the mirror. `look`: calls of one look, numbered from 1, ask the device
-  // about as few copies as they can.
-  Status has_arrived(uint64_t look, bool& arrived);
-  uint64_t arrived_us() const { return arrived_us_; }  // when that was first seen in this step
+  // Whether the host may use the staging buffer. `pass`: number of the polling pass, from 1; calls
+  // in one pass query the device about as few copies as possible.
+  Status has_arrived(uint64_t pass, bool& arrived);
+  // The time at which the arrival was first seen in this step.
+  uint64_t arrived_us() const { return arrived_us_; }
   bool is_zero() const { return is_zero_; }
-  // Queues the copy of a part of the mirror to where the gradient was taken from.
+  // Queues the copy of a part of the staging buffer back to the gradient's storage.
   Status give(uint64_t first_byte, uint64_t bytes);
 
  private:
@@ -70,27 +72,26 @@ class Mirror final : public DeviceSide {
   std::byte* const host_;
   const uint64_t bytes_;
   Event arrived_;
-  std::byte* storage_ = nullptr;  // in this step
+  std::byte* storage_ = nullptr;  // storage of this step
   bool is_zero_ = false;
-  uint64_t number_ = 0;  // of its copy among those of the device
+  uint64_t number_ = 0;  // number of its copy among the copies of the device
   uint64_t arrived_us_ = 0;
 };
 
-// The mirrors of a set. All its memory is taken when it is made.
+// The staging buffers of a set. All memory is allocated in make.
 class Staging {
  public:
   struct Wanted {
     Device device;
     uint64_t bytes = 0;
   };
-  // One mirror for each. OUT_OF_MEMORY, DEVICE_ERROR. [control]
+  // Makes one staging buffer for each entry. OUT_OF_MEMORY, DEVICE_ERROR. [control]
   static Result<std::unique_ptr<Staging>> make(std::span<const Wanted> wanted);
 
-  Mirror& mirror(size_t index) { return mirrors_[index]; }
-  uint64_t bytes() const;  // of all mirrors
-  // Success once no copy is under way any more. Otherwise some may be for ever, and nothing of this
-  // may be freed: DEADLINE_EXCEEDED after `limit_us`; DEVICE_ERROR where the device is lost.
-  // [control]
+  StagingBuffer& staging_buffer(size_t index) { return staging_buffers_[index]; }
+  uint64_t bytes() const;  // of all staging buffers
+  // Success when no copy is under way. Otherwise a copy may never end and nothing of this object
+  // may be freed: DEADLINE_EXCEEDED after `limit_us`; DEVICE_ERROR if the device is lost. [control]
   Status drain(uint64_t limit_us);
 
  private:
@@ -98,8 +99,9 @@ class Staging {
   Status add_device(const Device& device, std::span<const Wanted> wanted);
   CopyStreams* on(const Device& device);
 
-  std::deque<CopyStreams> streams_;  // of each device
-  std::deque<Mirror> mirrors_;       // end before their streams and memory
+  std::deque<CopyStreams> streams_;  // one per device
+  // Must be destroyed before their streams and memory.
+  std::deque<StagingBuffer> staging_buffers_;
 };
 
 }  // namespace penstock

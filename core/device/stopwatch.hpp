@@ -1,5 +1,5 @@
-// How long a device takes for what is queued between two marks in a stream. Nobody waits for it:
-// the time is there when the device has come to the second mark.
+// Measures the device time of the work between two marks in a stream. The host does not wait: the
+// time is available when the device has reached the second mark.
 #pragma once
 
 #include "core/device/device.hpp"
@@ -12,11 +12,12 @@ class Stopwatch {
  public:
   static Result<Stopwatch> make(const Device& device);
 
-  // What is queued on the stream from now on, up to end(). A further begin() begins anew.
+  // Starts measuring the work that is queued on the stream until end(). Another begin() starts
+  // again.
   Status begin(const Stream& stream);
   Status end(const Stream& stream);
-  // Microseconds, once for each pair of marks; nothing where there is no such pair, or the device
-  // has not come to its end.
+  // Microseconds, once for each pair of marks; empty if there is no such pair or the device has not
+  // reached its end.
   Status take(std::optional<double>& us);
 
  private:

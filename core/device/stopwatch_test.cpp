@@ -96,7 +96,7 @@ TEST_F(Watches, PassOnWhatTheDeviceSays) {
   std::optional<double> us;
   const Status status = watch_->take(us);
   EXPECT_EQ(status.code(), Code::device_error);
-  EXPECT_NE(status.message().find("cuda:1 cannot tell the time between two events"),
+  EXPECT_NE(status.message().find("cuda:1 cannot measure the time between two events"),
             std::string_view::npos)
       << status.message();
 }

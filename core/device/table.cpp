@@ -15,14 +15,14 @@ Result<const penstock_device_table*> load_device_table(const std::filesystem::pa
   if (library == nullptr) {
     const char* reason = ::dlerror();
     return failed_precondition(
-        "{} cannot be loaded ({}): install the one that was built with this libpenstock",
+        "{} cannot be loaded ({}): install the file that was built with this libpenstock",
         file.string(), reason != nullptr ? reason : "the loader gives no reason");
   }
   const auto* table =
       static_cast<const penstock_device_table*>(::dlsym(library, "penstock_device"));
   if (table == nullptr)
     return failed_precondition(
-        "{} exports no penstock_device: install the one that was built with this libpenstock",
+        "{} exports no penstock_device: install the file that was built with this libpenstock",
         file.string());
   PENSTOCK_TRY(check_device_table(*table, file.string()));
   return table;
@@ -31,7 +31,7 @@ Result<const penstock_device_table*> load_device_table(const std::filesystem::pa
 Status check_device_table(const penstock_device_table& table, std::string_view origin) {
   if (table.struct_size < sizeof table)
     return failed_precondition(
-        "{} has a device table of {} bytes, expected at least {}: install the one that was built "
+        "{} has a device table of {} bytes, expected at least {}: install the file that was built "
         "with this libpenstock",
         origin, table.struct_size, sizeof table);
   if (table.device_type != PENSTOCK_DEVICE_CUDA)

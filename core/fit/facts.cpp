@@ -8,7 +8,7 @@ namespace penstock {
 
 namespace {
 
-// What a composite can read: values of another type only their compressor knows how to add.
+// Whether a composite can add the payloads: only the compressor can add values of another dtype.
 bool is_sparse(const penstock_round& round) {
   bool indices = false, values = false;
   for (uint64_t i = 0; i < round.n_sections; ++i) {
@@ -19,7 +19,7 @@ bool is_sparse(const penstock_round& round) {
   return indices && values && round.n_sections == 2;
 }
 
-// What no host has to look at.
+// Whether the payloads are index and value pairs, which need no check in host memory.
 bool are_pairs(const penstock_round& round) {
   return round.combine == PENSTOCK_COMBINE_GATHER && round.n_sections == 2 &&
          round.sections[0]->role == PENSTOCK_ROLE_INDICES &&

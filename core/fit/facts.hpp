@@ -1,4 +1,4 @@
-// What plugins say of themselves, as the facts that fit looks at.
+// The facts about plugins that the rules of core/fit use, read from the plugins' descriptions.
 #pragma once
 
 #include <penstock/collective.h>
@@ -11,17 +11,18 @@
 
 namespace penstock {
 
-// What a compressor says of itself and, in its need, of an item; joined over phases and rounds.
+// Facts about a compressor from its traits and from its need for an item, joined over phases and
+// rounds.
 struct CompressorFacts {
   std::string name;  // instance, for messages
   uint64_t device_types = 0;
   uint32_t traits = 0;          // PENSTOCK_COMPRESSOR_*
-  uint32_t need_flags = 0;      // PENSTOCK_NEED_*: those that hold in every phase
+  uint32_t need_flags = 0;      // PENSTOCK_NEED_*, the flags that hold in every phase
   uint32_t n_rounds = 0;        // the most of any phase
   bool sums = false;            // some round sums
   bool gathers = false;         // some round gathers
   bool gathers_sparse = false;  // the last round gathers an INDICES and a VALUES section of float32
-  bool gathers_pairs = false;   // some round gathers such sections, whatever the type of values
+  bool gathers_pairs = false;   // some round gathers such sections, with values of any type
   bool same_bits = false;       // some round feeds replicated state
   bool final_result = false;    // RESULT_FINAL
   bool replicates = false;      // keeps state that is equal on all ranks
@@ -34,10 +35,10 @@ struct MemoryFacts {
   bool keeps = false;  // has MASS state
   bool has_give_back = false;
   bool finishes = false;          // has `finish`, which gets the result on every rank
-  bool adds_rest = false;         // adds later what it did not send, although it keeps no state
+  bool adds_rest = false;         // adds unsent values later, although it keeps no state
   bool shifts = false;            // sends the difference to a reference
   bool same_bits = false;         // has replicated state, which sums change
-  bool records = false;           // looks at what was sent
+  bool records = false;           // has `record`, which inspects the sent payload
   bool works_in_scratch = false;  // work is neither the gradient nor a state
   bool operator==(const MemoryFacts&) const = default;
 };
@@ -47,13 +48,13 @@ struct CollectiveFacts {
   uint32_t flags = 0;  // PENSTOCK_COLLECTIVE_*
   uint64_t patterns = 0;
   uint64_t device_types = 0;
-  uint64_t device_patterns = 0;  // of patterns, those for memory of devices
-  uint64_t dtypes = 0;           // that it adds up
-  // Adds up what lies on devices.
+  uint64_t device_patterns = 0;  // the patterns that work on memory of devices
+  uint64_t dtypes = 0;           // the dtypes that it adds up
+  // Whether it adds up data on devices.
   bool sums_on_devices() const {
     return (device_patterns & PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_REDUCE)) != 0;
   }
-  // And what the ranks of a host add for their owners, and hear from them.
+  // Whether it can add up data on devices for the owners on a host, and distribute their results.
   bool scatters_on_devices() const {
     constexpr uint64_t kBoth =
         PENSTOCK_PATTERN_BIT(PENSTOCK_REDUCE_SCATTER) | PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_GATHER);
@@ -67,10 +68,10 @@ struct SchedulerFacts {
   uint32_t flags = 0;  // PENSTOCK_SCHEDULER_*
 };
 
-// Adds the facts of a further phase of the same item: plan's needs are only valid until the next
-// plan call.
+// Adds the facts of a further phase of one item. Phases are merged one by one, because the need of
+// a phase is valid only until the next plan call.
 void merge_phase(CompressorFacts& facts, const CompressorFacts& next);
-// Facts of what describe and plan said. `n` needs of one item, one per phase.
+// Facts from the results of describe and plan. `needs`: `n` needs of one item, one for each phase.
 CompressorFacts compressor_facts(std::string name, const penstock_compressor_traits& traits,
                                  const penstock_compressor_need* const* needs, uint64_t n);
 MemoryFacts memory_facts(std::string name, const penstock_memory& table,

@@ -1,4 +1,4 @@
-// What plugins say of themselves becomes the facts that fit looks at.
+// The descriptions of plugins become the facts that the rules of core/fit use.
 #include "core/fit/facts.hpp"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ struct HalfPairs {
   const penstock_compressor_need* const needs[1] = {&need};
 };
 
-// A composite adds up float32; a transport moves whatever values are.
+// A composite adds up float32; a transport moves values of any dtype.
 TEST(Facts, PairsOfOtherValuesArePairsButNotSparse) {
   const penstock_section_bound scale = {sizeof scale,     1, PENSTOCK_ROLE_SCALES,
                                         PENSTOCK_FLOAT32, 0, 0};

@@ -1,4 +1,4 @@
-// What a frontend declares of a gradient.
+// The frontend's declaration of a gradient.
 #pragma once
 
 #include "core/config/config.hpp"
@@ -20,7 +20,7 @@ struct DeclaredGradient {
   uint64_t numel = 1;
   uint32_t dtype = PENSTOCK_FLOAT32;
   uint32_t given_bucket = PENSTOCK_NO_BUCKET;
-  uint32_t owner = 0;  // rank in the set, where results stay with owners
+  uint32_t owner = 0;  // the only rank (in the set) that gets the result, if results stay at owners
   Place lies_on;
 
   DeclaredGradient() = default;
@@ -30,7 +30,7 @@ struct DeclaredGradient {
     for (const int64_t extent : shape) numel *= static_cast<uint64_t>(extent);
   }
   uint64_t bytes() const { return numel * dtype_bytes(dtype); }
-  // What rules look at.
+  // The facts that the rules of a scheme match.
   GradientFacts facts() const { return {name, shape.size(), numel, dtype}; }
 };
 

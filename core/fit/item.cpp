@@ -86,10 +86,10 @@ std::vector<RoundNeed> copy_rounds(const penstock_compressor_need& need) {
 
 namespace {
 
-// What a further phase adds to what is known of an item.
+// Adds the need of a further phase to the needs of an item.
 void add_phase(ItemNeeds& needs, const DeclaredGradient& gradient,
                const CompressorInstance& compressor, const penstock_compressor_need& need) {
-  uint64_t bytes = 0, coded = 0, uncoded = 0;  // cannot wrap: a need that does is refused
+  uint64_t bytes = 0, coded = 0, uncoded = 0;  // cannot overflow: such a need is refused
   const std::vector<RoundNeed> rounds = copy_rounds(need);
   needs.planned += planned_bytes(rounds, gradient.bytes(), gradient.numel);
   for (const RoundNeed& round : rounds) {

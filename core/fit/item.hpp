@@ -1,5 +1,5 @@
-// Planning one gradient or a range of it: an item without data, and what compressor and memory ask
-// for it.
+// Plans one gradient or a range of it: makes an item without data, and asks compressor and memory
+// for their needs.
 #pragma once
 
 #include "core/control/activity.hpp"
@@ -12,13 +12,13 @@
 
 namespace penstock {
 
-// The C view of a piece at plan time: shapes, dtypes and where the gradient lies are set, data
-// pointers are null. Points into the gradient.
+// The C view of a piece at plan time: shapes, dtypes and the device of the gradient are set, data
+// pointers are null. It points into the gradient, which must outlive it.
 class TemplateItem {
  public:
   TemplateItem(const DeclaredGradient& gradient, const planning::Piece& piece);
   penstock_item* c() { return &c_; }
-  // The dtype plugins will see: the gradient's own, or float32 where it is widened.
+  // The dtype that plugins will see: the gradient's own, or float32 if it is widened.
   void set_dtype(uint32_t dtype);
   const DeclaredGradient& gradient() const { return gradient_; }
 
@@ -32,28 +32,29 @@ void describe_item(penstock_item& item, const DeclaredGradient& gradient,
                    const planning::Piece& piece, uint32_t dtype);
 
 // The dtype in which the compressor takes the gradient: the gradient's own, or float32 for a
-// gradient of 16 bits that it does not take. INVALID_ARGUMENT where it takes neither. Memories may
+// gradient of 16 bits that it does not take. INVALID_ARGUMENT if it takes neither. Memories may
 // still ask for float32.
 Result<uint32_t> working_dtype(const DeclaredGradient& gradient,
                                const CompressorInstance& compressor);
 
-// Copies of the rounds a need states.
+// Copies of the rounds in a need.
 std::vector<RoundNeed> copy_rounds(const penstock_compressor_need& need);
 
-// All that examining one gradient tells.
+// The result of planning one gradient with a compressor and a memory.
 struct ItemNeeds {
   uint32_t dtype = PENSTOCK_FLOAT32;
   CompressorFacts compressor_facts;
   MemoryFacts memory_facts;
-  // Of payloads: as composites and devices send them, and with indices coded.
+  // Bytes of the payloads in each phase: uncoded, as composites and devices send them, and with
+  // coded indices.
   std::vector<uint64_t> phase_bytes, coded_phase_bytes;
-  uint64_t most_room = 0;  // of a phase: payloads, and coded indices as plugins see them
+  uint64_t most_room = 0;  // most bytes in a phase: payloads, and uncoded copies of coded indices
   PlannedBytes planned;
   uint64_t part_alignment = 0;
   uint32_t combine = 0;
 };
-// `calls`: where the calls of plugins are noted, so that a call that hangs can be named; `set`: for
-// whom.
+// `calls`: where the calls of plugins are noted, so that a hanging call can be named. `set`: the
+// set that they are for.
 Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compressor,
                                 MemoryInstance& memory, uint32_t world, CallSlot* calls = nullptr,
                                 std::string_view set = {});

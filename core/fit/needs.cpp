@@ -6,7 +6,7 @@ namespace penstock {
 
 namespace {
 
-// The need itself is a struct of ours, whatever the plugin's age.
+// The core allocates the need itself, so its size is the core's for plugins of every abi.
 template <typename T>
 Status check_own_size(const T& need) {
   if (need.struct_size == sizeof need) return {};

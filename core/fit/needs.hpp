@@ -1,8 +1,8 @@
-// Asking plugins what items need, and keeping the answer as our own.
+// Asks plugins for the needs of items, and keeps copies of the answers.
 //
-// The arrays that a plugin publishes are its own, valid until its next plan call, and made of
-// structs of the abi that it was built with. What is kept here is a checked copy
-// (penstock/validate.hpp) of our abi.
+// The arrays that a plugin publishes belong to it, are valid until its next plan call, and consist
+// of structs of the abi that it was built with. The copies here are checked
+// (penstock/validate.hpp) and have the abi of this core.
 #pragma once
 
 #include "core/plugin/c_struct.hpp"
@@ -27,7 +27,7 @@ class StateDeclarations {
 };
 
 // A need in three steps: made here, filled by plan through `c`, then adopted. After that the arrays
-// of `c` are copies of ours. The error of adopt names the field; the caller adds the plugin.
+// of `c` are the core's copies. The error of adopt names the field; the caller adds the plugin.
 struct CompressorNeed {
   CompressorNeed() { c.struct_size = sizeof c; }
   CompressorNeed(const CompressorNeed&) = delete;
@@ -78,15 +78,16 @@ using Items = std::vector<const penstock_item*>;
 using CompressorNeeds = std::deque<CompressorNeed>;
 using MemoryNeeds = std::deque<MemoryNeed>;
 
-// [control] Calls plan for `items`; `needs` become one for each. Errors of plan itself name the
-// instance; INTERNAL for what cannot be used names instance, plugin, gradient, field, value and
-// what was expected.
+// [control] Calls plan for `items`; `needs` then holds one need for each item. Errors of plan
+// itself name the instance. INTERNAL if an answer cannot be used: the message names instance,
+// plugin, gradient, field, value and the expected value.
 Status ask_needs(const CompressorInstance& compressor, uint32_t phase, uint32_t world,
                  const Items& items, CompressorNeeds& needs);
 Status ask_needs(const MemoryInstance& memory, const Items& items,
                  const CompressorNeeds& compressor_needs, MemoryNeeds& needs);
 
-// INTERNAL where the need of a later phase differs from that of phase 0 in what must not.
+// INTERNAL if the need of a later phase differs from the need of phase 0 in a field that must be
+// equal.
 Status check_phases(const CompressorInstance& compressor, const penstock_item& item,
                     const CompressorNeed& first, uint32_t phase, const CompressorNeed& later);
 

@@ -11,7 +11,7 @@
 
 namespace penstock {
 
-// ---- what is there ----
+// ---- the available plugins ----
 
 namespace {
 
@@ -59,7 +59,7 @@ std::vector<CompressorFacts> RegistryOffers::compressors() const {
   return facts;
 }
 
-// Beside a compressor that loses something: where nothing is lost a memory keeps nothing.
+// Each memory is planned with a lossy compressor, because with a lossless one it keeps nothing.
 std::vector<MemoryFacts> RegistryOffers::memories() const {
   std::vector<MemoryFacts> facts;
   const auto compressors = instances_of<penstock_compressor>(registry_, calls_);
@@ -87,11 +87,11 @@ std::vector<SchedulerFacts> RegistryOffers::schedulers() const {
   return facts;
 }
 
-// ---- what would do ----
+// ---- plugins that would work instead ----
 
 namespace {
 
-// The order in which they are named: what is usual first, then what does the least besides.
+// The order in which plugins are named: the default first, then plugins with few special traits.
 int oddity(const CompressorFacts& facts) {
   if (facts.name == defaults::kCompressor) return -1;
   return static_cast<int>(facts.n_rounds) + facts.same_bits + facts.final_result +
@@ -113,14 +113,16 @@ int oddity(const SchedulerFacts& facts) {
   return facts.name == defaults::kScheduler ? -1 : std::popcount(facts.flags);
 }
 
-// What the rules have against it. No rule asks for alternatives to an alternative.
+// The number of faults that the rules find. Offers are removed, so that a rule does not search for
+// alternatives to an alternative.
 size_t faults_of(FitInput input) {
   input.offers = nullptr;
   const Result<FitAdvice> advice = check_fit(input);
   return advice.ok() ? advice.value().warnings.size() : std::numeric_limits<size_t>::max();
 }
 
-// Of what is offered that with the fewest faults where `put` has put it, and fewer than now.
+// The names of the offered plugins with the fewest faults, and fewer than now, after `put` has
+// inserted each into the input.
 template <typename Facts, typename Put>
 std::vector<std::string> better(const FitInput& now, std::vector<Facts> offered, Put put) {
   size_t fewest = faults_of(now);

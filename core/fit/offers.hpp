@@ -1,4 +1,4 @@
-// What the plugins that are there say of themselves, for messages that name one that would do.
+// Facts about all available plugins, for error messages that name a plugin that would work.
 #pragma once
 
 #include "core/control/activity.hpp"
@@ -9,7 +9,7 @@
 
 namespace penstock {
 
-// Facts of all plugins of a kind, each with its default options and named as the plugin is.
+// Facts about all plugins of each kind, each created with its default options under its own name.
 class Offers {
  public:
   virtual ~Offers() = default;
@@ -19,9 +19,9 @@ class Offers {
   virtual std::vector<SchedulerFacts> schedulers() const = 0;
 };
 
-// Offers the plugins of a registry, which must outlive it. They are loaded only when a message is
-// written; compressors and memories are asked about a sample matrix. A plugin that cannot be loaded
-// or asked offers nothing. `calls`: where the calls of plugins are noted. [control]
+// Offers the plugins of a registry, which must outlive the object. They are loaded only when a
+// message is written. Compressors and memories plan a sample matrix. A plugin that cannot be
+// loaded or planned with is not offered. `calls`: where the calls of plugins are noted. [control]
 class RegistryOffers : public Offers {
  public:
   explicit RegistryOffers(Registry& registry, CallSlot* calls = nullptr)
@@ -36,21 +36,21 @@ class RegistryOffers : public Offers {
   CallSlot* const calls_;
 };
 
-// What a message says to set instead of what a rule refuses or warns of: `memory = "NAME" or
-// "OTHER"`. It names at most two of the plugins with which the rules find the fewest faults, if
-// these are fewer than now, the plainest first; where there is none, "a memory that `does`".
-// `is_meant` leaves out what would pass and is not what the rule is about.
+// The advice of a message that refuses a plugin or warns about it: `memory = "NAME" or "OTHER"`.
+// The rules are tried with each offered plugin. The advice names at most two plugins with the
+// fewest faults, the simplest first, if they have fewer faults than now. Otherwise it is "a memory
+// that `does`". `is_meant` excludes plugins that pass the rules but do not serve this rule.
 std::string other_compressor(const FitInput& input, const FitGroup& group, std::string_view does,
                              const std::function<bool(const CompressorFacts&)>& is_meant = nullptr);
 std::string other_memory(const FitInput& input, const FitGroup& group, std::string_view does,
                          const std::function<bool(const MemoryFacts&)>& is_meant = nullptr);
 std::string other_collective(const FitInput& input, std::string_view does);
-// The same for one group of gradients.
+// Like other_collective above, for one group of gradients.
 std::string other_collective(const FitInput& input, const FitGroup& group, std::string_view does);
 std::string other_device_transport(const FitInput& input, std::string_view does);
 std::string other_scheduler(const FitInput& input, std::string_view does);
 
-// `"NAME" or "OTHER"`: the first two; empty for none.
+// `"NAME" or "OTHER"`: the first two names; empty if `names` is empty.
 std::string alternatives(const std::vector<std::string>& names);
 
 }  // namespace penstock

@@ -1,4 +1,4 @@
-// A message names what would do in the place of what does not, of what is there.
+// A message names available plugins that work in place of a refused plugin.
 #include "core/fit/offers_testing.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ CompressorFacts compressor(std::string name, uint32_t traits = 0) {
   return facts;
 }
 
-// A compressor that wants what it does not send kept, beside a memory that keeps nothing.
+// A compressor that needs its unsent values kept, with a memory that keeps nothing.
 struct Scheme {
   test::PlainOffers offers;
   FitInput input;
@@ -62,11 +62,11 @@ TEST(Offers, WhatTheRulesRefuseForAnotherReasonIsNotNamed) {
 
 TEST(Offers, WhereNoneDoesTheMessageSaysWhatOneWould) {
   Scheme scheme;
-  EXPECT_TRUE(ends_with(scheme.refusal(), "use a memory that keeps it")) << scheme.refusal();
+  EXPECT_TRUE(ends_with(scheme.refusal(), "use a memory that keeps them")) << scheme.refusal();
   scheme.offers.all_memories = {{.name = "forgetful"}};
-  EXPECT_TRUE(ends_with(scheme.refusal(), "use a memory that keeps it")) << scheme.refusal();
+  EXPECT_TRUE(ends_with(scheme.refusal(), "use a memory that keeps them")) << scheme.refusal();
   scheme.input.offers = nullptr;
-  EXPECT_TRUE(ends_with(scheme.refusal(), "use a memory that keeps it")) << scheme.refusal();
+  EXPECT_TRUE(ends_with(scheme.refusal(), "use a memory that keeps them")) << scheme.refusal();
 }
 
 TEST(Offers, WhatWouldBeWarnedOfIsNamedOnlyWhereNothingElseDoes) {
@@ -88,7 +88,7 @@ TEST(Offers, AWarningNamesWhatEndsIt) {
   scheme.offers.all_memories = {{.name = "forgetful"}, {.name = "keeper", .keeps = true}};
   const Result<FitAdvice> advice = check_fit(scheme.input);
   ASSERT_EQ(advice.value().warnings.size(), 1u);
-  EXPECT_TRUE(ends_with(advice.value().warnings[0], "memory = \"keeper\" mends it"));
+  EXPECT_TRUE(ends_with(advice.value().warnings[0], "memory = \"keeper\" fixes it"));
 }
 
 TEST(Offers, SchedulersAndTransportsAreTriedTheSameWay) {

@@ -1,4 +1,4 @@
-// For tests of rules: what is offered, given by hand.
+// For tests of rules: offers that the test gives by hand.
 #pragma once
 
 #include "core/fit/offers.hpp"
@@ -17,7 +17,7 @@ struct PlainOffers : Offers {
   std::vector<SchedulerFacts> schedulers() const override { return all_schedulers; }
 };
 
-// One of each kind that would do where another does not.
+// Plugins of each kind, as replacements for a plugin that the rules refuse.
 inline PlainOffers usual_offers(const CollectiveFacts& transport, const CompressorFacts& sparse) {
   PlainOffers all;
   all.all_compressors = {sparse};

@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-// Copies of what a compressor's plan said.
+// A copy of a section in a compressor's need.
 struct SectionNeed {
   uint64_t capacity = 0;  // elements
   uint32_t role = 0;
@@ -18,8 +18,9 @@ struct SectionNeed {
   bool exact = false;
   uint64_t bytes() const { return capacity * dtype_bytes(dtype); }
 
-  // Whether gathered messages carry it coded (core/bucket/coded_indices.hpp), of an item of `numel`
-  // elements. What has room for fewer indices saves less than header and zeros may cost.
+  // Whether gathered messages carry the section coded (core/bucket/coded_indices.hpp), for an item
+  // of `numel` elements. With room for fewer indices, coding saves less than its header and zeros
+  // may cost.
   static constexpr uint64_t kFewestCoded = 32;
   bool is_coded(uint64_t numel) const {
     return role == PENSTOCK_ROLE_INDICES && dtype == PENSTOCK_UINT32 && capacity >= kFewestCoded &&

@@ -12,9 +12,9 @@ namespace penstock {
 
 namespace {
 
-// The frontend's own transport stands in for a plugin.
-bool is_lent(const InstanceConfig& instance) {
-  return instance.kind == Kind::collective && instance.plugin == kLentCollective;
+// A borrowed transport takes the place of a plugin.
+bool is_borrowed(const InstanceConfig& instance) {
+  return instance.kind == Kind::collective && instance.plugin == kBorrowedCollective;
 }
 
 std::string title_of(const InstanceConfig& instance) {
@@ -28,7 +28,7 @@ bool leaves_transport_open(const Config& config) {
   });
 }
 
-// A missing plugin is a fault of the line that names it.
+// A missing plugin is reported at the line that names it.
 Result<std::shared_ptr<const Plugin>> load_for(const InstanceConfig& instance, Registry& registry) {
   Result<std::shared_ptr<const Plugin>> plugin = registry.load(instance.kind, instance.plugin);
   if (plugin.ok()) return plugin;
@@ -41,19 +41,19 @@ Result<OptionValues> options_for(const InstanceConfig& instance, const Plugin& p
                          instance.where);
 }
 
-Status check_lent(const InstanceConfig& instance) {
+Status check_borrowed(const InstanceConfig& instance) {
   if (instance.options.empty()) return {};
   const auto& [key, setting] = *instance.options.begin();
-  return invalid_argument("{}: unknown option \"{}.{}\"; a lent transport has none",
+  return invalid_argument("{}: unknown option \"{}.{}\"; a borrowed transport has none",
                           setting.where.text(), title_of(instance), key);
 }
 
-// What a switch replaces before any step has it is wrong all the same: the day the switch goes, it
+// Also checks options that a switch replaces before any step uses them: without the switch they
 // would be in force.
 Status check_given(const Config& config, Registry& registry) {
   for (const InstanceConfig& instance : config.given()) {
-    if (is_lent(instance)) {
-      PENSTOCK_TRY(check_lent(instance));
+    if (is_borrowed(instance)) {
+      PENSTOCK_TRY(check_borrowed(instance));
       continue;
     }
     PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(instance, registry));
@@ -66,7 +66,7 @@ Status check_given(const Config& config, Registry& registry) {
 constexpr std::string_view kKeptForTheRun =
     "this version keeps the collective and the transport for a whole run";
 
-// "" when what `wanted` itself gives is what `opened` has; else the name of the first that differs.
+// The name of the first option that `wanted` sets and that differs in `opened`; "" if none does.
 std::string first_changed(const InstanceConfig& wanted, const OptionValues& wanted_values,
                           const OptionValues& opened) {
   const std::vector<std::string> mine = wanted_values.lines(true), theirs = opened.lines(true);
@@ -78,7 +78,7 @@ std::string first_changed(const InstanceConfig& wanted, const OptionValues& want
 
 Status check_kept_options(const InstanceConfig& before, const InstanceConfig& after, uint64_t step,
                           Registry& registry) {
-  if (is_lent(after)) return {};
+  if (is_borrowed(after)) return {};
   PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(after, registry));
   PENSTOCK_ASSIGN(const OptionValues first, options_for(before, *plugin));
   PENSTOCK_ASSIGN(const OptionValues later, options_for(after, *plugin));
@@ -89,7 +89,7 @@ Status check_kept_options(const InstanceConfig& before, const InstanceConfig& af
                        kKeptForTheRun);
 }
 
-// Channels are opened once, for the whole run.
+// Refuses a switch of collective or transport, because channels are opened once for a run.
 Status check_kept(const Scheme& first, const Scheme& later, uint64_t step, Registry& registry) {
   const auto compare = [&](const char* key, const std::string& before,
                            const std::string& after) -> Status {
@@ -117,9 +117,9 @@ std::span<const std::string_view> usual_transports(Launched by) {
       return defaults::kInStep;
     case Launched::otherwise:
       return defaults::kOtherwise;
-    case Launched::alone_in_step:
+    case Launched::single_in_step:
       return defaults::kAloneInStep;
-    case Launched::alone:
+    case Launched::single:
       break;
   }
   return defaults::kAlone;
@@ -141,8 +141,8 @@ Status check_config(const Config& config, Registry& registry) {
   for (uint64_t stage : config.stages()) {
     const Scheme scheme = config.at_step(stage);
     for (const auto& [key, instance] : scheme.instances) {
-      if (is_lent(instance)) {
-        PENSTOCK_TRY(check_lent(instance));
+      if (is_borrowed(instance)) {
+        PENSTOCK_TRY(check_borrowed(instance));
         continue;
       }
       PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(instance, registry));
@@ -155,7 +155,7 @@ Status check_config(const Config& config, Registry& registry) {
 
 Status check_opened(const Scheme& scheme, const CollectiveInstance& opened, Registry& registry) {
   const InstanceConfig* wanted = scheme.find(Kind::collective, opened.name());
-  if (wanted == nullptr || is_lent(*wanted) || opened.plugin() == nullptr) return {};
+  if (wanted == nullptr || is_borrowed(*wanted) || opened.plugin() == nullptr) return {};
   if (wanted->id() != opened.plugin()->record.id)
     return failed_precondition(
         "{}: {} is the plugin {}, but the run joined over {}: one transport per run",
@@ -173,7 +173,7 @@ Status check_opened(const Scheme& scheme, const CollectiveInstance& opened, Regi
 Result<std::string> agreement_text(const Config& config, Registry& registry) {
   return agreement_text(
       config, [&](const InstanceConfig& instance) -> Result<std::vector<std::string>> {
-        if (is_lent(instance)) return std::vector<std::string>{};
+        if (is_borrowed(instance)) return std::vector<std::string>{};
         PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(instance, registry));
         PENSTOCK_ASSIGN(const OptionValues values, options_for(instance, *plugin));
         std::vector<std::string> lines = values.lines();

@@ -1,4 +1,5 @@
-// A configuration meets the plugins: loads what it names and checks every option of every stage.
+// Resolves a configuration against the plugins: loads the plugins that it names and checks every
+// option of every stage.
 #pragma once
 
 #include "core/config/defaults.hpp"
@@ -11,14 +12,14 @@
 
 namespace penstock {
 
-using defaults::kLentCollective;
+using defaults::kBorrowedCollective;
 
-// The transports to try for collective = "auto", best first. Where none of them is there, the first
-// is named.
+// The transports to try for collective = "auto", best first. If no transport is available,
+// settle_transport takes the first, and loading it then fails.
 std::span<const std::string_view> usual_transports(Launched by);
 
-// Settles on a transport where the configuration leaves that open: by what has launched this
-// process, and of what there is.
+// Chooses a transport if the configuration leaves it open, from the available plugins and according
+// to the launcher of this process.
 void settle_transport(Config& config, Registry& registry, Launched by = launched_by());
 
 // Loads the plugins of all instances that any stage can use and checks their options. The first
@@ -30,11 +31,11 @@ Status check_config(const Config& config, Registry& registry);
 // run has opened. Only options that the scheme sets are compared.
 Status check_opened(const Scheme& scheme, const CollectiveInstance& opened, Registry& registry);
 
-// agreement_text over the registry's plugins: their versions, file hashes and resolved
-// options included.
+// The text that ranks compare: the configuration with the versions, file hashes and resolved
+// options of the registry's plugins.
 Result<std::string> agreement_text(const Config& config, Registry& registry);
 
-// If the scheduler knows only one route and the scheme names none, the scheme gets that one.
+// If the scheduler knows only one route and the scheme names no route, the scheme gets that route.
 void settle_route(Scheme& scheme, const SchedulerInstance& scheduler);
 
 // Makes an instance by its name in a scheme.

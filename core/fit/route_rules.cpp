@@ -1,4 +1,4 @@
-// What a route asks of compressors and memories.
+// The demands of a route on compressors and memories.
 #include "core/fit/route_rules.hpp"
 
 #include "core/config/config.hpp"
@@ -26,7 +26,7 @@ Status check_split(const FitGroup& group) {
       named_for(group, "compressor", compressor.name), defaults::kCompressor);
 }
 
-// What is summed on the way has no second coding: it travels as on `flat`.
+// Summed payloads pass at once, because they have no second coding: they travel as on `flat`.
 Status check_shard(const FitGroup& group) {
   const CompressorFacts& compressor = group.compressor;
   if (!compressor.gathers) return {};
@@ -37,27 +37,28 @@ Status check_shard(const FitGroup& group) {
         named_for(group, "compressor", compressor.name));
   if (compressor.n_rounds > 1)
     return failed_precondition(
-        "route \"shard\" carries one round to the owners, but {} has {}, each made from what the "
-        "round before brought to all ranks; use route = \"flat\" or \"hierarchical\"",
+        "route \"shard\" carries one round to the owners, but {} has {}, and each later round is "
+        "made from the result of the round before on all ranks; use route = \"flat\" or "
+        "\"hierarchical\"",
         named_for(group, "compressor", compressor.name), compressor.n_rounds);
   if (compressor.replicates)
     return failed_precondition(
-        "{} keeps state that every rank brings forward from all payloads, which on route \"shard\" "
-        "only the owners see; use route = \"flat\" or \"hierarchical\"",
+        "{} keeps state that every rank updates from all payloads, but on route \"shard\" only the "
+        "owners receive these; use route = \"flat\" or \"hierarchical\"",
         named_for(group, "compressor", compressor.name));
   if (group.memory.shifts)
     return failed_precondition(
-        "{} follows what this rank sends by the mean of what all send, but on route \"shard\" what "
-        "arrives is what owners have encoded again; use route = \"flat\" or \"hierarchical\"",
+        "{} moves its shift by the payload that this rank sends, and the mean of all shifts by the "
+        "mean of the sent payloads, but on route \"shard\" the ranks receive payloads that the "
+        "owners encoded again; use route = \"flat\" or \"hierarchical\"",
         named_for(group, "memory", group.memory.name));
   const MemoryFacts& owner = group.owner_memory;
   if (owner.owns_momentum || owner.finishes)
     return failed_precondition(
         "on route \"shard\" owners encode sums again, and {} there would {}; set "
-        "scheme.owner_memory to one that does not, as \"{}\"",
+        "scheme.owner_memory to another memory, such as \"{}\"",
         named_for(group, "memory", owner.name),
-        owner.owns_momentum ? "apply its momentum a second time"
-                            : "end the step on the owner alone",
+        owner.owns_momentum ? "apply its momentum a second time" : "end the step on the owner only",
         defaults::kMemory);
   return {};
 }
@@ -68,8 +69,8 @@ Status check_shard_as_a_whole(const FitInput& input, FitAdvice& advice) {
   if (!encodes_for_owners(input.route)) {
     if (!input.names_owner_memory) return {};
     return failed_precondition(
-        "scheme.owner_memory is for the sums that owners encode again, of which route \"{}\" has "
-        "none; remove it, or set route = \"shard\"",
+        "scheme.owner_memory is for the sums that owners encode again, but route \"{}\" has no "
+        "owners that encode; remove it, or set route = \"shard\"",
         route_name(input.route));
   }
   if ((input.collective.flags & PENSTOCK_COLLECTIVE_COMPOSITE) != 0)
@@ -84,8 +85,8 @@ Status check_shard_as_a_whole(const FitInput& input, FitAdvice& advice) {
   // Rules by size may leave nothing to gather of a small model, which is no mistake.
   if (!any)
     advice.warnings.push_back(fmt::format(
-        "route \"shard\" is for payloads that are gathered, but {} and every other one here gives "
-        "summed ones, which need no owner: they travel as on route \"flat\"",
+        "route \"shard\" is for payloads that are gathered, but {} and every other compressor here "
+        "gives summed payloads, which need no owner: they travel as on route \"flat\"",
         named_for(input.groups.front(), "compressor", input.groups.front().compressor.name)));
   return {};
 }

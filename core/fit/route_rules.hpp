@@ -4,11 +4,12 @@
 
 namespace penstock {
 
-// Whether what is compressed and kept so can take a route: FAILED_PRECONDITION says why not, and
-// what could. Pure.
+// Whether gradients with the compressor and memories of `group` can take a route. If not,
+// FAILED_PRECONDITION says why, and which setting works. Pure.
 Status check_route_of(uint32_t route, const FitGroup& group);
 
-// Route shard as a whole, and an owner's memory without it.
+// Checks the rules of route shard that concern all groups, and refuses an owner's memory on other
+// routes.
 Status check_shard_as_a_whole(const FitInput& input, FitAdvice& advice);
 
 // `compressor "NAME" (for layer1.weight and others)`.

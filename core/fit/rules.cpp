@@ -20,7 +20,7 @@ bool has(uint32_t flags, uint32_t flag) {
   return (flags & flag) != 0;
 }
 
-// And looks at nothing that was sent, as one for votes.
+// A memory with momentum that does not inspect sent payloads, such as the memory for votes.
 bool has_momentum(const MemoryFacts& memory) {
   return memory.owns_momentum && !memory.records;
 }
@@ -33,12 +33,12 @@ bool is_composite(const FitInput& input) {
   return has(input.collective.flags, PENSTOCK_COLLECTIVE_COMPOSITE);
 }
 
-// Who moves bytes: the collective itself, or what the composite builds on.
+// The collective that moves the bytes: the collective itself, or the transport under the composite.
 const CollectiveFacts& base_of(const FitInput& input) {
   return is_composite(input) ? input.transport : input.collective;
 }
 
-// Who moves the bytes of a leg.
+// The collective that moves the bytes of a leg.
 const CollectiveFacts& carrier_of(const FitInput& input, const LegKind& leg) {
   const auto own = input.of_level.find(leg.level);
   return own == input.of_level.end() ? base_of(input) : own->second;
@@ -103,14 +103,14 @@ void warn_of_idle_levels(const FitInput& input, FitAdvice& advice) {
       continue;
     const bool is_local = level == PENSTOCK_LEVEL_LOCAL;
     advice.warnings.push_back(fmt::format(
-        "transport.{} = \"{}\" carries nothing of this: route \"{}\" has no messages {} alone; set "
-        "scheme.route = \"hierarchical\", or leave it out",
+        "transport.{} = \"{}\" carries no message of this run: route \"{}\" has no messages only "
+        "{}; set scheme.route = \"hierarchical\", or remove that key",
         is_local ? "local" : "cross", transport.name, route_name(input.route),
         is_local ? "within a host" : "between hosts"));
   }
 }
 
-// Single rank worlds exchange nothing, so that every collective serves them.
+// Every collective suits a world of one rank, because it exchanges nothing.
 Status check_patterns(const FitInput& input) {
   const auto lacks = [&](const LegKind& leg, uint32_t pattern) {
     const uint64_t patterns = carrier_of(input, leg).patterns |
@@ -145,8 +145,7 @@ Status check_patterns(const FitInput& input) {
   return {};
 }
 
-// A composite that may refuse entries works on sparse payloads and hands entries back to the
-// memory.
+// A composite that may refuse entries needs sparse payloads, and memories that take entries back.
 Status check_refusals(const FitInput& input) {
   if (!is_composite(input) || !has(input.collective.flags, PENSTOCK_COLLECTIVE_MAY_REFUSE))
     return {};
@@ -162,11 +161,12 @@ Status check_refusals(const FitInput& input) {
     }
   }
   if (any_sparse) return {};
-  FitGroup kept = input.groups.front();  // whatever memory goes with it
+  FitGroup kept = input.groups.front();  // as if its memory kept entries
   kept.memory.keeps = kept.memory.has_give_back = true;
   return failed_precondition(
       "collective \"{}\" adds up sparse payloads of float32 values, but compressor \"{}\" and "
-      "every other one here gives others; use {}, or collective = \"{}\" without it",
+      "every other compressor here gives payloads of another kind; use {}, or collective = \"{}\" "
+      "without it",
       input.collective.name, input.groups.front().compressor.name,
       other_compressor(input, kept, "gives such"), input.transport.name);
 }
@@ -176,12 +176,12 @@ Status check_candidates(const FitInput& input, FitAdvice& advice) {
   if (!chooses && input.most_candidates > 1)
     return failed_precondition(
         "candidates give {} compressors to choose from, but scheduler \"{}\" always takes the "
-        "first; use {}, or leave the candidates out",
+        "first; use {}, or remove the candidates",
         input.most_candidates, input.scheduler.name, other_scheduler(input, "chooses"));
   if (chooses && input.most_candidates <= 1)
     advice.warnings.push_back(
-        fmt::format("scheduler \"{}\" chooses among candidates, but no gradient has more than one; "
-                    "name them in [scheme] as candidates, an array of compressors",
+        fmt::format("scheduler \"{}\" chooses among candidates, but no gradient has more than one "
+                    "candidate; name them in [scheme] as candidates, an array of compressors",
                     input.scheduler.name));
   return {};
 }
@@ -202,7 +202,7 @@ Status check_determinism(const FitInput& input) {
     if (has(collective->flags, PENSTOCK_COLLECTIVE_RANK_ORDER)) continue;
     return failed_precondition(
         "runtime.deterministic = true wants sums in ascending rank order, which collective \"{}\" "
-        "does not promise (RANK_ORDER); use an algorithm of it that does, {}, or "
+        "does not promise (RANK_ORDER); use one of its algorithms that promises it, {}, or "
         "deterministic = false",
         collective->name, other_collective(alone, "does"));
   }
@@ -217,29 +217,29 @@ Status check_compressor(const FitInput& input, const FitGroup& group, FitAdvice&
                                other_compressor(input, group, "has"));
   }
   PENSTOCK_TRY(check_route_of(input.route, group));
-  // Where nothing is ever left over there is nothing to keep (1-D gradients that travel dense).
+  // A lossless compressor leaves nothing to keep (1-D gradients that travel dense).
   const bool loses_mass =
       !group.memory.keeps && !has(compressor.need_flags, PENSTOCK_NEED_LOSSLESS);
   const bool loses_rest = loses_mass && !group.memory.adds_rest;
   if (has(compressor.traits, PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS) && loses_mass) {
     return failed_precondition(
-        "{} works only where the memory keeps what was not sent, but memory \"{}\" keeps "
+        "{} works only if the memory keeps the values that were not sent, but memory \"{}\" keeps "
         "nothing; use {}",
         named_for(group, "compressor", compressor.name), group.memory.name,
-        other_memory(input, group, "keeps it"));
+        other_memory(input, group, "keeps them"));
   }
   if (has(compressor.traits, PENSTOCK_COMPRESSOR_NEEDS_MEMORY) && loses_rest) {
-    // A vote has no size that an error could be measured in: what it wants is the momentum.
+    // The error of a vote cannot be measured, because a vote has no size: it needs a momentum.
     if (!compressor.final_result)
       advice.warnings.push_back(
           fmt::format("{} is biased and converges badly with memory \"{}\", which keeps nothing; "
-                      "{} mends it",
+                      "{} fixes it",
                       named_for(group, "compressor", compressor.name), group.memory.name,
-                      other_memory(input, group, "keeps what is not sent")));
+                      other_memory(input, group, "keeps the values that are not sent")));
     else if (!group.memory.owns_momentum)
       advice.warnings.push_back(fmt::format(
-          "{} votes on what memory \"{}\" makes of the gradients, and expects a momentum "
-          "there; {} has it",
+          "{} votes on the signs of the values that memory \"{}\" gives it, and expects these "
+          "values to be a momentum; {} has a momentum",
           named_for(group, "compressor", compressor.name), group.memory.name,
           other_memory(input, group, "has momentum", has_momentum)));
   }
@@ -249,7 +249,7 @@ Status check_compressor(const FitInput& input, const FitGroup& group, FitAdvice&
                     "its result",
                     named_for(group, "compressor", compressor.name)));
   }
-  // One rank's sum is that of all ranks.
+  // In a world of one rank all sums are equal.
   const CollectiveFacts* differs = nullptr;
   for (const LegKind& leg : legs_of(input.route))
     if (input.world > 1 && !has(carrier_of(input, leg).flags, PENSTOCK_COLLECTIVE_SAME_BITS))
@@ -258,7 +258,7 @@ Status check_compressor(const FitInput& input, const FitGroup& group, FitAdvice&
   if ((compressor.same_bits || memory_needs_them) && differs != nullptr) {
     return failed_precondition(
         "{} needs sums with the same bits on all ranks, which collective \"{}\" does not promise "
-        "(SAME_BITS); use an algorithm of it that adds in rank order (algorithm = \"direct\", "
+        "(SAME_BITS); use one of its algorithms that adds in rank order (algorithm = \"direct\", "
         "where it has that option), or {}",
         compressor.same_bits ? named_for(group, "compressor", compressor.name)
                              : named_for(group, "memory", group.memory.name),
@@ -276,8 +276,8 @@ Status check_memory(const FitInput& input, const FitGroup& group) {
   }
   if (group.memory.shifts && group.compressor.final_result) {
     return failed_precondition(
-        "{} compresses differences and adds up what arrives, but compressor \"{}\" gives a vote, "
-        "which is no sum of what was sent; use {} with it, or {} with the vote",
+        "{} compresses differences and adds up the received payloads, but compressor \"{}\" gives "
+        "a vote, which is not the sum of the sent payloads; use {} with it, or {} with the vote",
         named_for(group, "memory", group.memory.name), group.compressor.name,
         other_compressor(input, group, "gives sums", loses_something),
         other_memory(input, group, "has momentum", has_momentum));

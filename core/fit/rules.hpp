@@ -1,6 +1,6 @@
-// Which plugins and frontends go together: a pure function over plain facts, so that a wrong pair
-// is refused at start-up, naming both sides and a combination that works, and never met at step
-// 1000.
+// Checks which plugins and frontends go together: a pure function over plain facts. A wrong pair is
+// refused at start-up, with a message that names both sides and a combination that works, and not
+// in the middle of a run.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -14,12 +14,12 @@
 
 namespace penstock {
 
-// Gradients with the same compressor, memory and facts.
+// Gradients with equal compressor, memory and facts.
 struct FitGroup {
-  std::string example;  // name of one of them
+  std::string example;  // the name of one gradient
   CompressorFacts compressor;
   MemoryFacts memory;
-  MemoryFacts owner_memory;  // of sums, on route shard
+  MemoryFacts owner_memory;  // the owners' memory of sums, on route shard
   int32_t device_type = PENSTOCK_DEVICE_CPU;
 };
 
@@ -27,10 +27,10 @@ class Offers;
 
 struct FitInput {
   std::vector<FitGroup> groups;
-  CollectiveFacts collective;  // the composite one where the scheme has one, else the transport
-  bool has_transport = false;  // the scheme gives one
+  CollectiveFacts collective;  // the composite if the scheme has one, else the transport
+  bool has_transport = false;  // the scheme names a transport
   CollectiveFacts transport;
-  std::map<uint32_t, CollectiveFacts> of_level;  // where [transport] names one, by PENSTOCK_LEVEL_*
+  std::map<uint32_t, CollectiveFacts> of_level;    // by PENSTOCK_LEVEL_*, if [transport] names one
   std::optional<CollectiveFacts> between_devices;  // of transport.device
   SchedulerFacts scheduler;
   uint32_t frontend = 0;  // PENSTOCK_SET_* of runtime.h
@@ -40,15 +40,15 @@ struct FitInput {
   uint64_t arena_bytes = 0;  // 0: not yet known
   uint64_t arena_limit_bytes = 0;
   uint32_t world = 1;
-  uint64_t most_candidates = 1;    // compressors that some gradient may be given to
-  const Offers* offers = nullptr;  // what messages may name instead; null: nobody knows
+  uint64_t most_candidates = 1;    // the most possible compressors of any gradient
+  const Offers* offers = nullptr;  // plugins that messages may name instead; null: none known
 };
 
-// Adds a group unless one with the same facts is there. One pair of instances may have several:
-// Power-SGD's facts of a matrix and of a vector differ.
+// Adds a group unless `input` has a group with equal facts. One pair of instances may have several
+// groups: Power-SGD's facts for a matrix and for a vector differ.
 void add_group(FitInput& input, FitGroup group);
 
-// What the core has to say although everything fits.
+// The warnings of the core although everything fits.
 struct FitAdvice {
   std::vector<std::string> warnings;  // for the log
 };
@@ -57,7 +57,8 @@ struct FitAdvice {
 // function, but `offers` may load plugins to write a message.
 Result<FitAdvice> check_fit(const FitInput& input);
 
-// Whether what a step needs has room: FAILED_PRECONDITION says how much it is. Pure.
+// Whether the buffers of a step fit the limit. If not, FAILED_PRECONDITION says how much they need.
+// Pure.
 Status check_size(const FitInput& input);
 
 }  // namespace penstock

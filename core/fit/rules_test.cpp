@@ -1,4 +1,4 @@
-// Every misfit is refused naming both sides and a way out; what fits, passes.
+// Every misfit is refused with a message that names both sides and a fix; good combinations pass.
 #include "core/fit/rules.hpp"
 
 #include "core/fit/offers_testing.hpp"
@@ -78,7 +78,7 @@ FitInput dear_input() {
   return input;
 }
 
-// The refusal; it must name all of `parts`.
+// Returns the refusal, which must name all `parts`.
 void expect_refused(const FitInput& input, std::initializer_list<std::string_view> parts) {
   const Result<FitAdvice> advice = check_fit(input);
   ASSERT_FALSE(advice.ok());
@@ -140,7 +140,7 @@ FitInput shard_input() {
   return input;
 }
 
-// The first of its groups that gathers.
+// The first group whose compressor gathers.
 FitGroup& gathering(FitInput& input) {
   return *std::find_if(input.groups.begin(), input.groups.end(),
                        [](const FitGroup& group) { return group.compressor.gathers; });
@@ -157,13 +157,13 @@ TEST(Fit, RouteShardTakesOneGatheredRoundThatAnOwnerCanEncodeAgain) {
   expect_refused(mixed, {"sums some of its payloads and gathers others", "route = \"flat\""});
   FitInput state = good;
   gathering(state).compressor.replicates = true;
-  expect_refused(state, {"keeps state that every rank brings forward", "only the owners see"});
+  expect_refused(state, {"keeps state that every rank updates", "only the owners receive these"});
   FitInput momentum = good;
   gathering(momentum).owner_memory.owns_momentum = true;
   expect_refused(momentum, {"momentum a second time", "owner_memory"});
   FitInput finishes = good;
   gathering(finishes).owner_memory.finishes = true;
-  expect_refused(finishes, {"end the step on the owner alone", "owner_memory"});
+  expect_refused(finishes, {"end the step on the owner only", "owner_memory"});
 }
 
 TEST(Fit, RouteShardIsForPayloadsThatAreGathered) {

@@ -11,7 +11,8 @@ namespace {
 
 constexpr uint32_t kMostRanks = 1u << 16;
 
-// Of a round's sections, those of no fixed size count at their capacity, unless that tells nothing.
+// The bytes of a round. A section without a fixed size counts at its capacity, unless the capacity
+// is far above the usual size.
 struct RoundBytes {
   uint64_t bytes = 0;
   uint64_t coded = 0;  // where messages carry indices coded
@@ -25,10 +26,10 @@ RoundBytes bytes_of(const RoundNeed& round, uint64_t gradient_bytes, uint64_t nu
     part.bytes += section.bytes();
     part.coded += is_sum ? section.bytes() : gathered_bytes(section, numel);
   }
-  // As zeros are to signs: exceptions, which nearly never come.
+  // A small loose part is room for rare exceptions, such as zeros among signs, and is not counted.
   if (loose.bytes <= 4 * fixed.bytes) return fixed;
-  // A count of entries that is steered stays near its room; beside scales alone, room for much of
-  // the gradient is there for the worst values.
+  // A controlled count of entries stays near its capacity. Beside scales alone, room for a large
+  // part of the gradient is for the worst case.
   const uint64_t most = fixed.bytes == 0 ? gradient_bytes : gradient_bytes / 4;
   if (fixed.bytes + loose.bytes <= most)
     return {fixed.bytes + loose.bytes, fixed.coded + loose.coded, true};
@@ -82,7 +83,7 @@ PlannedBytes planned_bytes(const std::vector<RoundNeed>& rounds, uint64_t gradie
 }
 
 double Carriers::moved(const PlannedBytes& bytes, uint32_t ranks) const {
-  // On each host every rank has its share of what the host exchanges.
+  // Each rank exchanges an equal share of its host's bytes.
   const uint32_t on_host = bytes.local == 0 ? 1 : std::min(ranks_per_host, ranks);
   if (on_host == 1) return among(world, bytes, ranks);
   const uint32_t hosts = (ranks + on_host - 1) / on_host;
@@ -94,7 +95,7 @@ double Carriers::moved(const PlannedBytes& bytes, uint32_t ranks) const {
          among(cross, between, hosts);
 }
 
-// What is exchanged by ranks of which each is on a host of its own.
+// The bytes that a rank sends to the others if each rank has its own host.
 double Carriers::among(const Carrier& transport, const PlannedBytes& bytes, uint32_t ranks) const {
   const Spread spread{ranks, 1};
   const double pairs = composite.table == nullptr

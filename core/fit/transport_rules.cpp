@@ -1,4 +1,4 @@
-// Which memory a transport carries, and what one between devices goes together with.
+// Rules about the memory that a transport carries, and about transport.device.
 #include "core/fit/transport_rules.hpp"
 
 #include "core/config/config.hpp"
@@ -18,7 +18,7 @@ bool says(uint32_t flags, uint32_t flag) {
   return (flags & flag) != 0;
 }
 
-// What ranks tell each other over about what goes from device to device, and the key that names it.
+// The collective that carries the headers of direct messages, and the key that names it.
 std::pair<const CollectiveFacts&, std::string_view> telling(const FitInput& input) {
   const auto local = input.of_level.find(PENSTOCK_LEVEL_LOCAL);
   if (adds_in_hosts(input.route) && local != input.of_level.end())
@@ -26,7 +26,7 @@ std::pair<const CollectiveFacts&, std::string_view> telling(const FitInput& inpu
   return {input.has_transport ? input.transport : input.collective, "collective"};
 }
 
-// Why nothing of a scheme goes from device to device; empty where something can.
+// The reason why a scheme has no message from device to device; empty: it has some.
 std::string why_idle(const FitInput& input) {
   const CollectiveFacts& direct = *input.between_devices;
   if (input.has_transport)
@@ -43,10 +43,11 @@ std::string why_idle(const FitInput& input) {
            (of.compressor.gathers_pairs && !has_owners);
   });
   if (any || input.groups.empty()) return "";
-  if (has_owners) return "what goes to owners goes through host memory";
+  if (has_owners) return "the messages to the owners go through host memory";
   return direct.sums_on_devices()
-             ? "its payloads are codes, which hosts look at"
-             : "it carries no sums, and the rest are codes, which hosts look at";
+             ? "its payloads are codes, which are checked in host memory"
+             : "it carries no sums, and the other payloads are codes, which are checked in host "
+               "memory";
 }
 
 }  // namespace
@@ -71,13 +72,13 @@ Status check_device_transport(const CollectiveFacts& collective, bool has_joined
     for (const CollectiveFacts& other : offers->collectives())
       if (check_device_transport(other, has_joined).ok()) others.push_back(other.name);
   return failed_precondition(
-      "transport.device = \"{}\" does not carry memory of CUDA devices{}; use {}, or leave it "
-      "out: then messages go through pinned host memory",
+      "transport.device = \"{}\" does not carry memory of CUDA devices{}; use {}, or remove that "
+      "key: then messages go through pinned host memory",
       collective.name,
-      has_joined ? ": its library was asked, and does not say that it takes any (where it cannot "
-                   "be asked: device_memory = \"yes\", an option of it)"
+      has_joined ? ": its library was asked, and does not say that it takes any (if the library "
+                   "cannot be asked, set the option device_memory = \"yes\" of this collective)"
                  : "",
-      others.empty() ? "one that does" : alternatives(others));
+      others.empty() ? "a collective that does" : alternatives(others));
 }
 
 Status check_between_devices(const FitInput& input, FitAdvice& advice) {
@@ -89,8 +90,8 @@ Status check_between_devices(const FitInput& input, FitAdvice& advice) {
        {std::pair(PENSTOCK_ALL_GATHER, "all-gather"), std::pair(PENSTOCK_BROADCAST, "broadcast")})
     if ((tells.patterns & PENSTOCK_PATTERN_BIT(pattern)) == 0 && input.world > 1)
       return failed_precondition(
-          "transport.device = \"{}\" needs a collective beside it by which ranks tell each other "
-          "what they send, but \"{}\" has no {}; use {} = \"{}\"",
+          "transport.device = \"{}\" needs a collective beside it for the headers of its messages, "
+          "but \"{}\" has no {}; use {} = \"{}\"",
           direct.name, tells.name, what, key, kAutoTransport);
   const bool sums = direct.sums_on_devices();
   for (const FitGroup& group : input.groups)
@@ -98,17 +99,18 @@ Status check_between_devices(const FitInput& input, FitAdvice& advice) {
         !says(direct.flags, PENSTOCK_COLLECTIVE_SAME_BITS))
       return failed_precondition(
           "compressor \"{}\" with memory \"{}\" needs sums with the same bits on all ranks, which "
-          "transport.device = \"{}\" does not promise (SAME_BITS); leave it out, or use {}",
+          "transport.device = \"{}\" does not promise (SAME_BITS); remove that key, or use {}",
           group.compressor.name, group.memory.name, direct.name,
           other_device_transport(input, "does"));
   if (sums && input.deterministic && !says(direct.flags, PENSTOCK_COLLECTIVE_RANK_ORDER))
     return failed_precondition(
         "runtime.deterministic = true wants sums in ascending rank order, which transport.device = "
-        "\"{}\" does not promise (RANK_ORDER); leave it out, or set deterministic = false",
+        "\"{}\" does not promise (RANK_ORDER); remove that key, or set deterministic = false",
         direct.name);
   if (std::string why = why_idle(input); !why.empty())
     advice.warnings.push_back(fmt::format(
-        "transport.device = \"{}\" carries nothing of this: {}; leave it out", direct.name, why));
+        "transport.device = \"{}\" carries no message of this scheme: {}; remove that key",
+        direct.name, why));
   return {};
 }
 

@@ -19,7 +19,7 @@ CollectiveFacts mpi() {
   return {"mpi", PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_RANK_ORDER, ~uint64_t{0}, kCpu,
           ~uint64_t{0}};
 }
-// One that copies what lies on devices, and adds nothing up there.
+// A transport that copies data on devices, and adds nothing up there.
 CollectiveFacts ucx() {
   return {"ucx", PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_TAKES_FINISHED, ~uint64_t{0},
           kCpu | kCuda, PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_GATHER)};
@@ -51,14 +51,15 @@ TEST(TransportRules, OneForHostMemoryDoesNotGoBetweenDevices) {
   }
   EXPECT_TRUE(
       says(check_device_transport(mpi(), false),
-           "transport.device = \"mpi\" does not carry memory of CUDA devices; use one that does, "
-           "or leave it out: then messages go through pinned host memory"));
+           "transport.device = \"mpi\" does not carry memory of CUDA devices; use a collective "
+           "that does, or remove that key: then messages go through pinned host memory"));
   test::PlainOffers offers;
   offers.all_collectives = {mpi(), nccl()};
   EXPECT_TRUE(says(check_device_transport(mpi(), false, &offers), "devices; use \"nccl\", or"));
   EXPECT_TRUE(says(check_device_transport(mpi(), true),
-                   "devices: its library was asked, and does not say that it takes any (where it "
-                   "cannot be asked: device_memory = \"yes\", an option of it); use"));
+                   "devices: its library was asked, and does not say that it takes any (if the "
+                   "library cannot be asked, set the option device_memory = \"yes\" of this "
+                   "collective); use"));
 }
 
 TEST(TransportRules, WhatIsAskedOfSumsIsNotAskedOfOneThatCarriesNone) {
@@ -70,8 +71,8 @@ TEST(TransportRules, WhatIsAskedOfSumsIsNotAskedOfOneThatCarriesNone) {
   input.groups[0].compressor.same_bits = input.groups[0].compressor.sums = true;
   EXPECT_TRUE(check_between_devices(input, advice).ok());
   ASSERT_EQ(advice.warnings.size(), 1u);
-  EXPECT_NE(advice.warnings[0].find("\"ucx\" carries nothing of this: it carries no sums, and the "
-                                    "rest are codes"),
+  EXPECT_NE(advice.warnings[0].find("\"ucx\" carries no message of this scheme: it carries no "
+                                    "sums, and the other payloads are codes"),
             std::string::npos);
   input.groups[0].compressor.gathers_pairs = true;
   advice = {};
@@ -115,12 +116,12 @@ TEST(TransportRules, OneThatCarriesNothingIsWarnedOf) {
     EXPECT_TRUE(check_between_devices(input, advice).ok());
     return advice.warnings.empty() ? std::string() : advice.warnings[0];
   };
-  EXPECT_NE(warning().find("\"nccl\" carries nothing of this: its payloads are codes"),
+  EXPECT_NE(warning().find("\"nccl\" carries no message of this scheme: its payloads are codes"),
             std::string::npos);
   input.groups[0].compressor.gathers_pairs = true;
   EXPECT_EQ(warning(), "");
   input.route = PENSTOCK_ROUTE_SHARD;
-  EXPECT_NE(warning().find("what goes to owners goes through host memory"), std::string::npos);
+  EXPECT_NE(warning().find("the messages to the owners go through host memory"), std::string::npos);
   input.route = PENSTOCK_ROUTE_SPLIT;
   EXPECT_NE(warning().find("route \"split\" has legs in host memory"), std::string::npos);
   input.groups[0].compressor.gathers_sparse = false;
@@ -128,7 +129,7 @@ TEST(TransportRules, OneThatCarriesNothingIsWarnedOf) {
   EXPECT_EQ(warning(), "");
 }
 
-// What ranks tell each other about sums in a host goes over the transport of that level.
+// The headers of sums within a host go over the transport of that level.
 TEST(TransportRules, SumsInHostsAreToldOverTheTransportOfHosts) {
   FitInput input = over_both();
   input.route = PENSTOCK_ROUTE_HIERARCHICAL;

@@ -110,7 +110,7 @@ void penstock_runtime_close(penstock_runtime* runtime) {
 }
 void penstock_abort(penstock_runtime* runtime, penstock_str reason) {
   if (!runtime->home.is_here()) return;
-  runtime->runtime->give_up_as_told(
+  runtime->runtime->abort_as_notified(
       penstock::aborted("{}", penstock::control::told_by(runtime->runtime->world().rank(),
                                                          "gave the run up", view(reason))));
 }

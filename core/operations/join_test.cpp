@@ -20,7 +20,7 @@ class Joined {
   explicit Joined(OperationsRank rank) {
     rank.control.join({.sum = [&operations = rank.operations](
                                   WhileJoined::Sum sum) { operations.add_zeros(std::move(sum)); },
-                       .step = [](StepTold) {},
+                       .step = [](StepNotice) {},
                        .ended =
                            [this](Status status, uint32_t last) {
                              ended_.set_value({std::move(status), last});
@@ -132,7 +132,7 @@ TEST(Joined, ARankThatLeavesEndsTheJoinByName) {
     if (control.rank() == 1) return control.stop();
     std::promise<Status> ended;
     control.join({.sum = [](WhileJoined::Sum) {},
-                  .step = [](StepTold) {},
+                  .step = [](StepNotice) {},
                   .ended = [&](Status status, uint32_t) { ended.set_value(std::move(status)); }});
     const Status status = ended.get_future().get();
     EXPECT_EQ(status.code(), Code::peer_failed);

@@ -1,5 +1,5 @@
-// What goes to the transport for named operations: one of them, or several small ones that were
-// answered together, one behind the other.
+// The message of named operations: it carries one operation, or several small operations that were
+// answered together, one behind another.
 #pragma once
 
 #include "core/operations/worker.hpp"
@@ -14,18 +14,19 @@ class OperationMessage final : public Transfer,
  public:
   using NamedOperations = std::vector<std::shared_ptr<NamedOperation>>;
 
-  // Whether an operation may travel behind others of `bytes`, of which this is the first. Only
-  // agreed facts count: it comes out alike on all ranks.
+  // Whether `order` may be appended to a message of `bytes` that begins with `first`. Depends on
+  // agreed facts only, so all ranks decide alike.
   static bool may_join(const OperationOrder& first, uint64_t bytes, const OperationOrder& order);
 
-  // All are prepared, and each but the first may join those before it.
+  // All operations are prepared, and may_join holds for each operation after the first.
   OperationMessage(std::shared_ptr<OperationWorker> worker, NamedOperations operations)
       : operations_(std::move(operations)), worker_(std::move(worker)) {}
 
   const NamedOperations& operations() const { return operations_; }
-  Status pack();                               // [worker] fills in the message. OUT_OF_MEMORY
-  void unpack();                               // [worker] after the exchange
-  void hold() { self_ = shared_from_this(); }  // until finished: the transport points into this
+  Status pack();  // [worker] fills in the message. OUT_OF_MEMORY
+  void unpack();  // [worker] after the exchange
+  // Keeps it alive until finished, because the transport points into it.
+  void hold() { self_ = shared_from_this(); }
 
  private:
   void finished(Status status) override;  // [comm]
@@ -33,7 +34,7 @@ class OperationMessage final : public Transfer,
   const NamedOperations operations_;
   std::shared_ptr<OperationWorker> worker_;
   std::shared_ptr<OperationMessage> self_;
-  Buffer together_;  // of several
+  Buffer together_;  // used for several operations
   penstock_exec exec_{};
   penstock_step step_{};
 };

@@ -187,7 +187,7 @@ Status read_tensors(const penstock_operation_declaration& declaration, Operation
 Status read_into(const penstock_operation_declaration& declaration, const Group& world,
                  OperationOrder& order) {
   if (order.name.empty())
-    return invalid_argument("its name is empty, expected one that all ranks use");
+    return invalid_argument("its name is empty, expected a name that all ranks use");
   if (order.pattern >= 64 || (kSupportedPatterns & PENSTOCK_PATTERN_BIT(order.pattern)) == 0) {
     return invalid_argument(
         "pattern is {}, expected all_reduce, all_gather, broadcast, all_to_all, reduce_scatter or "
@@ -205,7 +205,7 @@ Status read_into(const penstock_operation_declaration& declaration, const Group&
 Result<OperationOrder> read_order(const penstock_operation_declaration& declaration,
                                   const Group& world) {
   if (!PENSTOCK_HAS_FIELD(&declaration, penstock_operation_declaration, average)) {
-    return invalid_argument("operation: struct_size is {}, expected at least that of ABI 0.1",
+    return invalid_argument("operation: struct_size is {}, expected at least the size of ABI 0.1",
                             declaration.struct_size);
   }
   OperationOrder order;
@@ -260,8 +260,8 @@ Result<OperationOrder> order_of_zeros(std::string_view name, std::string_view ze
   order.is_zeros = true;
   if (!reader.at_end() || dtype_bytes(order.dtype) == 0 ||
       is_too_large(order.numel, dtype_bytes(order.dtype)))
-    return invalid_payload("operation '{}': {} bytes do not say what zeros to add", name,
-                           zeros.size());
+    return invalid_payload("operation '{}': {} bytes are not a description of the zeros to add",
+                           name, zeros.size());
   return order;
 }
 

@@ -1,5 +1,5 @@
-// Named operations on paper: what was declared, what ranks must agree on, and where the bytes go.
-// Pure.
+// The order of a named operation: its checked declaration, the facts that ranks must agree on, and
+// the layout of its bytes. Pure functions.
 #pragma once
 
 #include "core/comm/group.hpp"
@@ -13,14 +13,15 @@
 
 namespace penstock {
 
-// A declaration that was checked, with what it borrowed copied. Tensor memory stays the caller's.
+// A checked declaration that owns copies of everything but the tensor memory, which stays the
+// caller's.
 struct OperationOrder {
   std::string name;
   uint32_t pattern = 0;
-  uint32_t reduction = 0;  // of its message
+  uint32_t reduction = 0;  // reduction of its message
   uint32_t dtype = 0;
   Group group;
-  uint32_t root_index = 0;  // BROADCAST; in the group
+  uint32_t root_index = 0;  // BROADCAST: rank in the group
   std::vector<int64_t> shape;
   uint64_t numel = 0;
   uint64_t rows = 0;       // first dimension
@@ -32,7 +33,7 @@ struct OperationOrder {
   double prescale = 1;
   double postscale = 1;
   bool average = false;
-  bool is_zeros = false;  // of a rank that has joined: neither input nor output
+  bool is_zeros = false;  // true on a rank that has joined: neither input nor output
 
   uint64_t bytes() const { return numel * dtype_bytes(dtype); }
   bool reduces() const {
@@ -40,18 +41,18 @@ struct OperationOrder {
   }
 };
 
-// INVALID_ARGUMENT with the operation's name for whatever this rank alone can see to be wrong;
+// INVALID_ARGUMENT, with the operation's name, for each error that this rank alone can detect;
 // UNIMPLEMENTED for tensors that are not on the CPU.
 Result<OperationOrder> read_order(const penstock_operation_declaration& declaration,
                                   const Group& world);
 
 // Lines that must be equal on all ranks of the group.
 std::string signature_of(const OperationOrder& order);
-// What a rank that has joined needs to add zeros to it; empty where the operation is no sum.
+// The data that a joined rank needs to add zeros to it; empty if the operation is not a sum.
 std::string zeros_of(const OperationOrder& order);
-// The order of such a rank, which has no tensors. INVALID_PAYLOAD when that makes no sense.
+// The order of a joined rank, which has no tensors. INVALID_PAYLOAD if `zeros` is invalid.
 Result<OperationOrder> order_of_zeros(std::string_view name, std::string_view zeros, Group group);
-// This rank's rows (ALL_GATHER) or splits (ALL_TO_ALL); empty for the others.
+// This rank's rows (ALL_GATHER) or splits (ALL_TO_ALL); empty for other patterns.
 std::string detail_of(const OperationOrder& order);
 
 // Counts in elements, per rank of the group.
@@ -65,7 +66,7 @@ struct OperationLayout {
       rows;  // ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER: first-dimension rows per rank
 };
 
-// INVALID_PAYLOAD when a detail of a peer makes no sense.
+// INVALID_PAYLOAD if the detail of a peer is invalid.
 Result<OperationLayout> lay_out(const OperationOrder& order,
                                 const std::vector<std::string>& details);
 

@@ -1,4 +1,5 @@
-// For the tests of Operations: a transport between threads of one process, and ranks that use it.
+// Helpers for the tests of Operations: a transport between threads of one process, and ranks that
+// use it.
 #pragma once
 
 #include "core/control/testing.hpp"
@@ -17,8 +18,8 @@
 
 namespace penstock::testing {
 
-// What all ranks of a test share. A message is carried out by whoever looks first once all have
-// come.
+// The object that all ranks of a test share. When all ranks have come, the first thread that polls
+// executes the message.
 class ThreadHub {
  public:
   ThreadHub(uint32_t size, bool ordered) : ordered(ordered), hosts(size) {}
@@ -40,8 +41,8 @@ class ThreadHub {
   static void carry_out(Slot& slot);
 };
 
-// Calls `use` with a zero of the C++ type that `dtype` stands for; 16-bit floats have none, and
-// their bits are passed.
+// Calls `use` with a zero of the C++ type of `dtype`. 16-bit floats have no C++ type: `use` gets
+// their bits.
 template <typename Use>
 auto with_type(uint32_t dtype, Use&& use) {
   switch (dtype) {
@@ -107,8 +108,8 @@ inline double reduced(uint32_t reduction, double left, double right) {
   }
 }
 
-// In double: exact for the small numbers of tests. All results are made before any is written:
-// buffers may be shared.
+// Computes in double, which is exact for the small numbers of tests. Computes all results before it
+// writes any, because buffers may be shared.
 inline void ThreadHub::carry_out(Slot& slot) {
   const auto& messages = slot.messages;
   const size_t size = messages.size();
@@ -165,7 +166,7 @@ inline void ThreadHub::carry_out(Slot& slot) {
   slot.done = true;
 }
 
-// The table over a hub; the instance is the hub.
+// The collective table over a hub; the instance is the hub.
 struct ThreadChannel {
   penstock_group group;
   uint64_t submitted = 0;
@@ -266,7 +267,7 @@ inline void run_operations(ThreadHub& hub, const std::function<void(OperationsRa
     Result<std::unique_ptr<Operations>> operations = Operations::make(options);
     ASSERT_TRUE(operations.ok()) << operations.status().message();
     body({control, communication, **operations});
-    // All are through with the transport before one takes its channels down.
+    // All ranks finish with the transport before any rank closes its channels.
     (void)control.agree("end of test", "", {}, kLongUs);
   });
 }

@@ -1,7 +1,7 @@
 #include "core/operations/worker.hpp"
 
 #include "core/base/clock.hpp"
-#include "core/base/left_behind.hpp"
+#include "core/base/leak.hpp"
 #include "core/comm/channel.hpp"
 #include "core/operations/message.hpp"
 #include "core/tensor/dtype.hpp"
@@ -155,7 +155,7 @@ void OperationWorker::post(Event event) {
     }
   }
   // Nobody handles it any more, and it has been completed.
-  if (event.message != nullptr) leave_behind(std::move(event.message));
+  if (event.message != nullptr) leak(std::move(event.message));
 }
 
 void OperationWorker::loop() {
@@ -169,7 +169,7 @@ void OperationWorker::loop() {
       if (stopped_) {
         lock.unlock();
         for (Event& event : events) {
-          if (event.message != nullptr) leave_behind(std::move(event.message));
+          if (event.message != nullptr) leak(std::move(event.message));
         }
         return;
       }
@@ -194,7 +194,7 @@ void OperationWorker::handle(Event& event) {
   if (event.status.ok())
     last_exchanged_ = std::move(event.message);
   else
-    leave_behind(std::move(event.message));
+    leak(std::move(event.message));
 }
 
 void OperationWorker::end(NamedOperation& operation, Status status) {

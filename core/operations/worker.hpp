@@ -25,14 +25,15 @@ class NamedOperation final : public Operation {
   Status wait() override;
   Result<Output> result() const override;
 
-  // The first call decides.
+  // Only the first call has an effect.
   void complete(Status status);
 
  private:
   friend class OperationWorker;
   friend class OperationMessage;
 
-  // [worker] After the ranks have agreed: memory and prescale. Nothing of it changes afterwards.
+  // [worker] After the ranks have agreed: allocates memory and prescales. The operation does not
+  // change afterwards.
   Status prepare(const std::vector<std::string>& details);
   // [worker] After the exchange, or instead of it in a group of one.
   Status finish();
@@ -40,8 +41,8 @@ class NamedOperation final : public Operation {
   Status allocate(Buffer& buffer, uint64_t numel) const;
 
   const OperationOrder order_;
-  OperationTask task_;                   // instead of an exchange: Operations::run_agreed
-  uint64_t asked_us_ = 0, sent_us_ = 0;  // for the timeline; 0: not yet
+  OperationTask task_;                   // set for Operations::run_agreed, instead of an exchange
+  uint64_t asked_us_ = 0, sent_us_ = 0;  // for the timeline; 0: not reached yet
 
   OperationLayout layout_;
   Buffer owned_output_;
@@ -72,26 +73,26 @@ class OperationWorker : public std::enable_shared_from_this<OperationWorker> {
     std::string signature;
     OperationTask task;
   };
-  // All or none.
+  // Submits all operations or none.
   Result<std::vector<std::shared_ptr<NamedOperation>>> submit(std::vector<Wish> wishes);
-  // [any] From Control: in the place of an operation of this rank's own.
+  // [any] Called by Control. Takes the place of an operation of this rank.
   void add_zeros(WhileJoined::Sum sum);
-  // [any] From Control and from the communication thread. Never blocks for long.
+  // [any] Called by Control and by the communication thread. Never blocks for long.
   void answered(std::shared_ptr<NamedOperation> operation, Status status,
                 OperationResponse response);
   void exchanged(std::shared_ptr<OperationMessage> message, Status status);
 
   const Operations::Options& options() const { return options_; }
-  // UNIMPLEMENTED when the transport cannot carry the order.
+  // UNIMPLEMENTED if the transport cannot carry the order.
   Status check_transport(const OperationOrder& order) const;
-  // PENSTOCK_REDUCE_* of its message: averages of types whose sums may not fit are formed on the
-  // way, where the transport does that.
+  // PENSTOCK_REDUCE_* of its message. For types whose sums may overflow, the transport computes the
+  // average if it can.
   uint32_t reduction_of(const OperationOrder& order) const;
 
  private:
   struct Event {
-    std::shared_ptr<NamedOperation> operation;  // was answered
-    std::shared_ptr<OperationMessage> message;  // or this one has ended
+    std::shared_ptr<NamedOperation> operation;  // this operation was answered
+    std::shared_ptr<OperationMessage> message;  // or this message has ended
     Status status;
     OperationResponse response;
   };
@@ -106,7 +107,7 @@ class OperationWorker : public std::enable_shared_from_this<OperationWorker> {
   void loop();
   void handle(Event& event);
   void carry_out_answered();
-  // True when the operation is to be sent; otherwise it has ended.
+  // True if the operation is to be sent; false if it has ended.
   bool prepare(NamedOperation& operation, const OperationResponse& response);
   void send(std::vector<std::shared_ptr<NamedOperation>> operations, uint64_t serial);
   Result<Opened*> open_group(const Group& group, uint64_t serial);
@@ -125,9 +126,9 @@ class OperationWorker : public std::enable_shared_from_this<OperationWorker> {
 
   // [worker]
   std::map<std::vector<uint32_t>, Opened> groups_;
-  std::vector<Event> answered_;  // until the last of those that come together is there
-  // The communication thread may still be releasing this one's ticket, which may look at the
-  // message. It is through with it when the next exchange ends.
+  std::vector<Event> answered_;  // collected until the last answer of the group of answers has come
+  // The communication thread may still be releasing the ticket of this message and may read the
+  // message. It has finished with the message when the next exchange ends.
   std::shared_ptr<OperationMessage> last_exchanged_;
   std::thread thread_;
 };

@@ -1,6 +1,6 @@
-// Who owns what of the gradients where a route gives each element to one of several owners: a pure
-// function of the gradients of a set and the number of owners, never of a plan. So what an owner
-// keeps stays with it whatever is planned anew.
+// The owner of each element, for routes that distribute elements over several owners. Ownership is
+// a pure function of a set's gradients and the number of owners, never of a plan, so an owner keeps
+// its state under every new plan.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace penstock {
 struct OwnableGradient {
   uint64_t numel = 0;
   uint64_t alignment = 0;  // may be cut at multiples of this; 0: indivisible
-  uint64_t cols = 1;       // of a matrix: rows stay whole where there are enough of them
+  uint64_t cols = 1;       // of a matrix: rows stay whole if the matrix has enough rows
 };
 
 // Elements [first, first + numel) of a gradient belong to `owner`.
@@ -22,9 +22,9 @@ struct OwnedRange {
   bool operator==(const OwnedRange&) const = default;
 };
 
-// Per gradient its ranges, ascending, which cover it; at least one. Large gradients are cut evenly
-// among all owners; those that are small or indivisible go whole to one, the largest first, each to
-// who has least so far.
+// For each gradient its ranges, ascending and without gaps; at least one. A large gradient is cut
+// evenly among all owners. A small or indivisible gradient goes whole to one owner: the largest
+// gradient first, each to the owner with the fewest elements so far.
 using Ownership = std::vector<std::vector<OwnedRange>>;
 Ownership share_out(const std::vector<OwnableGradient>& gradients, uint32_t n_owners);
 

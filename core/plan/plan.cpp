@@ -53,7 +53,7 @@ Status check_route(const planning::Bucket& bucket, const PlanFacts& facts,
     return internal("scheduler '{}' planned a bucket on the unknown route {}", scheduler,
                     bucket.route);
   if ((facts.offered >> bucket.route & 1) == 0)
-    return internal("scheduler '{}' planned route {}, which is none of those that it says it makes",
+    return internal("scheduler '{}' planned route {}, but its describe does not name that route",
                     scheduler, bucket.route);
   if (facts.route != 0 && bucket.route != facts.route)
     return internal("scheduler '{}' planned a bucket on route {}, but the scheme asks for route {}",
@@ -83,13 +83,13 @@ Status check_given(const Plan& plan, const PlanFacts& facts, std::string_view sc
       if (facts.given_buckets[piece.gradient] != given)
         return failed_precondition(
             "scheduler '{}' puts gradients '{}' and '{}' into one bucket, but the frontend gave "
-            "them in buckets {} and {}; use one that keeps given buckets",
+            "them in buckets {} and {}; use a scheduler that keeps given buckets",
             scheduler, facts.names[bucket.pieces.front().gradient], facts.names[piece.gradient],
             given, facts.given_buckets[piece.gradient]);
     if (given != PENSTOCK_NO_BUCKET && bucket.pieces.size() != sizes[given])
       return failed_precondition(
-          "scheduler '{}' puts {} gradients of the frontend's bucket {}, of {}, into a bucket of "
-          "their own; use one that keeps given buckets",
+          "scheduler '{}' puts {} gradients of the frontend's bucket {}, which has {}, into "
+          "another bucket; use a scheduler that keeps given buckets",
           scheduler, bucket.pieces.size(), given, sizes[given]);
   }
   return {};
@@ -194,8 +194,8 @@ Status check_plan(const Plan& plan, const PlanFacts& facts, std::string_view sch
       uint32_t& codings = seen[piece.gradient];
       if (codings != 0 && codings != codings_of(bucket.route))
         return failed_precondition(
-            "scheduler '{}' sends gradient '{}' by routes {} and {}, whose memories are apart: "
-            "what one keeps the other would never send",
+            "scheduler '{}' sends gradient '{}' by routes {} and {}, which have separate memories: "
+            "values that one memory keeps would never be sent by the other route",
             scheduler, facts.names[piece.gradient], codings, bucket.route);
       codings = codings_of(bucket.route);
     }
@@ -229,8 +229,8 @@ Status check_plan(const Plan& plan, const PlanFacts& facts, std::string_view sch
     for (uint32_t phase = 0; phase < plan.period; ++phase)
       if (!keeps && facts.numel[i] != 0 && placed.count({phase, i}) == 0)
         return failed_precondition(
-            "scheduler '{}' left gradient '{}' out of phase {}, but its memory keeps nothing: what "
-            "is not sent would be lost; use a memory that keeps it",
+            "scheduler '{}' left gradient '{}' out of phase {}, but its memory keeps nothing: "
+            "values that are not sent would be lost; use a memory that keeps them",
             scheduler, facts.names[i], phase);
   }
   return check_sequence(plan, scheduler);

@@ -77,7 +77,7 @@ TEST(CheckPlan, NamesTheSchedulerAndWhatIsWrong) {
        [](Plan& p) { p.buckets[1].pieces.erase(++p.buckets[1].pieces.begin()); }},
       {"bucket 2 in phase 0, which its plan does not have", [](Plan& p) { p.messages[0][1] = 2; }},
       {"in phase 1, which its plan does not have", [](Plan& p) { p.messages[0][0] = 1; }},
-      {"none of those that it says it makes",
+      {"its describe does not name that route",
        [](Plan& p) { p.buckets[1].route = PENSTOCK_ROUTE_HIERARCHICAL; }},
       {"unknown route 7", [](Plan& p) { p.buckets[0].route = 7; }},
       {"that bucket's route has 1 leg", [](Plan& p) { p.messages[2][2] = 1; }},
@@ -110,7 +110,7 @@ TEST(CheckPlan, RefusesWhatWouldLoseMassOrCannotRun) {
          plan.buckets.back().pieces = {{0, 0, 10, 0}, {2, 0, 0, 0}};
          for (auto& candidate : facts.candidates[1]) candidate.keeps = false;
        }},
-      {"sends gradient 'a' by routes 1 and 4, whose memories are apart",
+      {"sends gradient 'a' by routes 1 and 4, which have separate memories",
        [](Plan& plan, PlanFacts&) { plan.buckets[1].route = PENSTOCK_ROUTE_SHARD; }},
       {"planned route 2 for gradient 'b', which its compressor and memory cannot take",
        [](Plan&, PlanFacts& facts) { facts.candidates[1][1].routes = 1 << PENSTOCK_ROUTE_FLAT; }},
@@ -124,7 +124,7 @@ TEST(CheckPlan, RefusesWhatWouldLoseMassOrCannotRun) {
          facts.buckets_are_given = true;
          facts.given_buckets = {0, 1, 1};
        }},
-      {"puts 1 gradients of the frontend's bucket 0, of 3, into a bucket of their own",
+      {"puts 1 gradients of the frontend's bucket 0, which has 3, into another bucket",
        [](Plan&, PlanFacts& facts) {
          facts.buckets_are_given = true;
          facts.given_buckets = {0, 0, 0};

@@ -69,11 +69,9 @@ class Collector {
     }
     if (plan.route == 0 || !are_legs_of(plan.route, legs))
       return failed_precondition(
-          "bucket {} of its plan spells out legs that are no route; legs are (level, pattern, "
-          "coded): "
+          "bucket {} of its plan names legs that form no route; legs are (level, pattern, coded): "
           "flat (1, 1, 1); split (1, 2, 1), (1, 3, 1); hierarchical (2, 2, 0), (3, 1, 1), (2, 3, "
-          "0); "
-          "shard (1, 4, 1), (1, 3, 1)",
+          "0); shard (1, 4, 1), (1, 3, 1)",
           plan_.buckets.size() - 1);
     plan.waits_from = planning::kNoLeg;
     for (uint32_t i = 0; i < legs.size(); ++i) {
@@ -87,9 +85,8 @@ class Collector {
         plan.waits_from = std::min(plan.waits_from, i);
       else if (i > plan.waits_from && legs[i].launch != 0)
         return internal(
-            "bucket {} of its plan: legs[{}] starts when it is ready, behind one that waits for "
-            "the "
-            "next forward",
+            "bucket {} of its plan: legs[{}] starts when it is ready, but an earlier leg waits for "
+            "the next forward",
             plan_.buckets.size() - 1, i);
     }
     return {};
@@ -116,8 +113,8 @@ bool reads_lines(const SchedulerInstance& scheduler) {
 }
 
 bool looks_at_costs(const SchedulerInstance& scheduler) {
-  constexpr uint32_t kLooks = PENSTOCK_SCHEDULER_MEASURES | PENSTOCK_SCHEDULER_CHOOSES;
-  return (scheduler.traits().flags & kLooks) != 0;
+  constexpr uint32_t kObservations = PENSTOCK_SCHEDULER_MEASURES | PENSTOCK_SCHEDULER_CHOOSES;
+  return (scheduler.traits().flags & kObservations) != 0;
 }
 
 Result<Plan> make_plan(SchedulerInstance& scheduler, const penstock_model& model) {

@@ -1,4 +1,4 @@
-// Asking a scheduler for a plan.
+// Requests a plan from a scheduler.
 #pragma once
 
 #include "core/plan/plan.hpp"
@@ -8,14 +8,14 @@
 
 namespace penstock {
 
-// Whether a scheduler was built with the headers in which models have lines and volumes, and
-// measurements wire and wait: an older one refuses what it does not know.
+// Whether a scheduler was built with headers in which models have lines and volumes, and
+// measurements have wire and wait: an older scheduler refuses unknown fields.
 bool reads_lines(const SchedulerInstance& scheduler);
 
-// Whether it looks at what compressors take: it plans from measured times, or chooses.
+// Whether it reads the costs of compressors: it plans from measured times, or chooses compressors.
 bool looks_at_costs(const SchedulerInstance& scheduler);
 
-// [plan] Calls the scheduler and checks what it writes; the plan has the model's period.
+// [plan] Calls the scheduler and checks its output; the plan has the model's period.
 Result<Plan> make_plan(SchedulerInstance& scheduler, const penstock_model& model);
 
 }  // namespace penstock

@@ -1,4 +1,4 @@
-// The routes, as the core asks about them.
+// The properties of routes that the core needs.
 #pragma once
 
 #include <planning/route.hpp>

@@ -1,7 +1,8 @@
-// Structs that somebody else made, a plugin or a frontend, perhaps against older or newer headers.
+// Structs that a plugin or a frontend made, perhaps against older or newer headers.
 //
-// The core reads none of them directly: it takes a copy. What an older maker did not know is zero
-// in the copy, which always means "as before"; what a newer one set and we do not know is refused.
+// The core never reads such a struct directly: it takes a copy. Fields that are unknown to an older
+// maker are zero in the copy, and zero always means "as before". A field that is set by a newer
+// maker and unknown to the core is refused.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -16,11 +17,11 @@
 
 namespace penstock {
 
-// No struct of the ABI comes near it: a larger struct_size is a mistake or garbage.
+// Much larger than every struct of the ABI: a larger struct_size is a mistake or garbage.
 inline constexpr uint64_t kMostStructBytes = 65536;
 
-// The size a struct had when it was first published: the end of its last field then. A host whose
-// own struct has grown must go on taking those that were made before.
+// The size of a struct when it was first published: the end of its last field at that time. A host
+// with a larger version of the struct must still accept structs of the first size.
 template <typename T>
 inline constexpr uint64_t kFirstBytes = 0;
 
@@ -39,7 +40,7 @@ PENSTOCK_FIRST_BYTES(penstock_piece, device_type);
 PENSTOCK_FIRST_BYTES(penstock_bucket, flags);
 PENSTOCK_FIRST_BYTES(penstock_leg, launch);
 PENSTOCK_FIRST_BYTES(penstock_tensor, flags);
-PENSTOCK_FIRST_BYTES(penstock_runtime_options, lent_instance);
+PENSTOCK_FIRST_BYTES(penstock_runtime_options, borrowed_instance);
 PENSTOCK_FIRST_BYTES(penstock_gradient_declaration, given_bucket);
 PENSTOCK_FIRST_BYTES(penstock_set_declaration, reserved);
 PENSTOCK_FIRST_BYTES(penstock_operation_declaration, average);
@@ -48,20 +49,21 @@ PENSTOCK_FIRST_BYTES(penstock_introduction, gather);
 
 #undef PENSTOCK_FIRST_BYTES
 
-// The copy: `known` bytes at `ours`, which become theirs as far as they go and zero behind.
-// INVALID_ARGUMENT for a null or senseless struct, UNIMPLEMENTED where a field that we do not know
-// is set. `name` begins the message.
+// Makes the copy: fills the `known` bytes at `ours` with the bytes of `theirs`, and with
+// zeros behind their end. INVALID_ARGUMENT for a null or invalid struct, UNIMPLEMENTED if an
+// unknown field is set. `name` begins the message.
 Status take_bytes(const void* theirs, std::string_view name, uint64_t first_bytes, uint64_t known,
                   void* ours);
 
-// [any] `ours` becomes a copy of `theirs`, with a struct_size of ours. Unchanged after an error.
+// [any] Copies `theirs` to `ours` and sets struct_size to the core's size. `ours` is unchanged
+// after an error.
 template <typename T>
 Status take_struct(const T* theirs, std::string_view name, T& ours) {
   static_assert(kFirstBytes<T> != 0, "name the struct's last field of its first version above");
   return take_bytes(theirs, name, kFirstBytes<T>, sizeof(T), &ours);
 }
 
-// The other direction: fills a struct that its owner made and sized.
+// The other direction: fills a struct that its owner allocated and whose size its owner set.
 template <typename T>
 Status fill_struct(T* theirs, std::string_view name, const T& values) {
   if (theirs == nullptr) return invalid_argument("{} is null", name);

@@ -33,11 +33,11 @@ Result<Offer> read_offer(const std::string& text) {
     } else if (word == kFastest && words >> family >> path) {
       offer.fastest[family == kOthers ? std::string() : family] = path;
     } else {
-      return internal("a rank tells its code paths as \"{}\", which this version does not read",
+      return internal("a rank reports its code paths as \"{}\", which this version cannot read",
                       line);
     }
   }
-  if (offer.runs.empty()) return internal("a rank tells of no code path that it can run");
+  if (offer.runs.empty()) return internal("a rank reports no code path that it can run");
   return offer;
 }
 
@@ -71,8 +71,8 @@ Result<CodePaths> choose_code_paths(const std::vector<std::string>& texts,
   for (size_t rank = 0; forced && rank < offers.size(); ++rank) {
     if (holds(offers[rank].runs, wanted)) continue;
     return failed_precondition(
-        "runtime.code_path = \"{}\", but the processor of rank {} runs only {}; use one of these, "
-        "or \"auto\"",
+        "runtime.code_path = \"{}\", but the processor of rank {} runs only {}; set "
+        "runtime.code_path to one of these paths, or to \"auto\"",
         wanted, rank, fmt::join(offers[rank].runs, ", "));
   }
   if (forced) return CodePaths{{"", std::string(wanted)}};

@@ -1,8 +1,8 @@
-// Which code path the kernels of a run take: one per family, the same on every rank.
+// The code paths that the kernels of a run take: one path per kernel family, equal on every rank.
 //
-// Rank 0 measures which is fastest on its processor (kernels/fastest_path.hpp); each rank tells
-// which paths it can run. All ranks draw the same conclusion from these texts, and plugins learn of
-// it through the host table.
+// Rank 0 measures which path is fastest on its processor (kernels/fastest_path.hpp); each rank
+// reports the paths that it can run. All ranks compute equal results from these texts, and plugins
+// read them through the host table.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -14,15 +14,16 @@
 
 namespace penstock {
 
-// Family -> name of the path. The family "" stands for all that are not named.
+// Family -> name of the path. The family "" stands for every family without an entry.
 using CodePaths = std::map<std::string, std::string, std::less<>>;
 
-// What this rank says to the others. `measures`: with the fastest path of each family here.
+// The text that this rank sends to the others. `measures`: includes the fastest path of each family
+// on this rank.
 std::string code_path_offer(bool measures);
 
-// The conclusion. `offers`: of all ranks; the first is rank 0's, who has measured where `wanted` is
-// "auto". A path that some rank cannot run gives way to the widest narrower one that all can.
-// FAILED_PRECONDITION where a path is `wanted` that a rank cannot run, naming both.
+// The agreed paths. `offers`: the texts of all ranks, first the text of rank 0, which has measured
+// if `wanted` is "auto". If some rank cannot run a path, the widest narrower path is taken that all
+// ranks can run. FAILED_PRECONDITION, naming rank and path, if a rank cannot run the `wanted` path.
 Result<CodePaths> choose_code_paths(const std::vector<std::string>& offers,
                                     std::string_view wanted);
 

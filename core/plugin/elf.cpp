@@ -135,7 +135,7 @@ Status ElfFile::open() {
 
 Result<ElfFile::DynamicTables> ElfFile::dynamic_tables() const {
   std::optional<std::string_view> entries = at_address(dynamic_.p_vaddr);
-  if (!entries) return damaged("its dynamic segment lies outside of what is loaded");
+  if (!entries) return damaged("its dynamic segment lies outside of the loaded segments");
   entries = entries->substr(0, dynamic_.p_filesz);
   DynamicTables tables;
   for (; entries->size() >= sizeof(Elf64_Dyn); entries->remove_prefix(sizeof(Elf64_Dyn))) {

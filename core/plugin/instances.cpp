@@ -69,7 +69,7 @@ Status check_traits(const penstock_collective* table, const penstock_collective_
   if (traits.max_in_flight != 0)
     return unimplemented(
         "its traits limit a channel to {} messages in flight, expected 0: this version sends "
-        "without a limit; let submit queue what is too much",
+        "without a limit; let submit queue the messages above the limit",
         traits.max_in_flight);
   if ((traits.device_patterns & ~traits.patterns) != 0)
     return invalid_argument(
@@ -77,12 +77,12 @@ Status check_traits(const penstock_collective* table, const penstock_collective_
         traits.device_patterns, traits.patterns);
   PENSTOCK_TRY(check_draft(traits.flags, PENSTOCK_COLLECTIVE_DEVICE_COUNTS, "DEVICE_COUNTS",
                            "collective.h"));
-  PENSTOCK_TRY(check_flags(traits.flags,
-                           PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_COMPOSITE |
-                               PENSTOCK_COLLECTIVE_ORDERED | PENSTOCK_COLLECTIVE_SAME_BITS |
-                               PENSTOCK_COLLECTIVE_RANK_ORDER | PENSTOCK_COLLECTIVE_MAY_REFUSE |
-                               PENSTOCK_COLLECTIVE_PROCESS_GLOBAL | PENSTOCK_COLLECTIVE_IS_TOLD |
-                               PENSTOCK_COLLECTIVE_TAKES_FINISHED));
+  PENSTOCK_TRY(check_flags(
+      traits.flags, PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_COMPOSITE |
+                        PENSTOCK_COLLECTIVE_ORDERED | PENSTOCK_COLLECTIVE_SAME_BITS |
+                        PENSTOCK_COLLECTIVE_RANK_ORDER | PENSTOCK_COLLECTIVE_MAY_REFUSE |
+                        PENSTOCK_COLLECTIVE_PROCESS_GLOBAL | PENSTOCK_COLLECTIVE_IS_NOTIFIED |
+                        PENSTOCK_COLLECTIVE_TAKES_FINISHED));
   // A transport may be for devices alone: then [transport] device is its place.
   return transport ? Status() : check_works_on_cpu(traits.device_types);
 }

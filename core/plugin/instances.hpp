@@ -1,5 +1,5 @@
-// Plugin instances with their owner: created from a plugin and resolved options, destroyed with the
-// object.
+// Owning wrappers of plugin instances: created from a plugin and resolved options, destroyed with
+// the object.
 #pragma once
 
 #include "core/plugin/loader.hpp"
@@ -40,11 +40,13 @@ class Instance {
  public:
   using Traits = typename TableTraits<Table>::Traits;
 
-  // [control] create, then describe; checks that the table has what its traits promise. Errors
-  // begin with the instance's name and its place in the TOML. A null plugin is refused.
+  // [control] Calls create, then describe; checks that the table has the members that its traits
+  // promise. Errors begin with the instance's name and its place in the TOML. A null plugin is
+  // refused.
   static Result<std::unique_ptr<Instance>> make(const InstanceConfig& config,
                                                 std::shared_ptr<const Plugin> plugin);
-  // A table that comes from elsewhere (a transport lent by a frontend): not destroyed by us.
+  // Wraps a table from outside (a transport borrowed from a frontend); the object does not destroy
+  // it.
   static Result<std::unique_ptr<Instance>> borrow(std::string name, const Table* table, void* self);
   ~Instance();
   Instance(const Instance&) = delete;
@@ -55,7 +57,7 @@ class Instance {
   void* self() const { return self_; }
   const Traits& traits() const { return traits_; }
   const std::string& name() const { return name_; }
-  const Plugin* plugin() const { return plugin_.get(); }  // null for a borrowed one
+  const Plugin* plugin() const { return plugin_.get(); }  // null for a borrowed instance
   const OptionValues& options() const { return options_; }
 
  private:
@@ -68,7 +70,7 @@ class Instance {
   OptionValues options_;
 };
 
-// Of a collective's patterns those that it carries for memory of devices.
+// The patterns that a collective carries for device memory.
 inline uint64_t device_patterns(const penstock_collective_traits& traits) {
   return traits.device_patterns != 0 ? traits.device_patterns : traits.patterns;
 }
@@ -78,8 +80,8 @@ using MemoryInstance = Instance<penstock_memory>;
 using CollectiveInstance = Instance<penstock_collective>;
 using SchedulerInstance = Instance<penstock_scheduler>;
 
-// True where the table's maker knew the member and filled it: PENSTOCK_HAS_MEMBER(table,
-// penstock_memory, record).
+// True if the table's maker knew the member and set it: PENSTOCK_HAS_MEMBER(table, penstock_memory,
+// record).
 #define PENSTOCK_HAS_MEMBER(table, type, member) \
   (PENSTOCK_HAS_FIELD(table, type, member) && (table)->member != nullptr)
 

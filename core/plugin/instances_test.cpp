@@ -11,37 +11,37 @@ namespace {
 
 using test::contains;
 
-penstock_collective_traits lent_traits;
-penstock_status* describe_lent(void*, penstock_collective_traits* traits) {
-  *traits = lent_traits;
+penstock_collective_traits borrowed_traits;
+penstock_status* describe_borrowed(void*, penstock_collective_traits* traits) {
+  *traits = borrowed_traits;
   traits->struct_size = sizeof *traits;
   return nullptr;
 }
 
-TEST(Instance, ALentTableIsCheckedLikeAPlugins) {
+TEST(Instance, ABorrowedTableIsCheckedLikeAPlugins) {
   penstock_collective table{};
   table.struct_size = sizeof table;
-  table.describe = describe_lent;
-  lent_traits = {};
-  EXPECT_TRUE(contains(CollectiveInstance::borrow("lent", &table, nullptr).status().message(),
+  table.describe = describe_borrowed;
+  borrowed_traits = {};
+  EXPECT_TRUE(contains(CollectiveInstance::borrow("borrowed", &table, nullptr).status().message(),
                        "neither TRANSPORT"));
-  lent_traits.flags = PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_COMPOSITE;
-  EXPECT_TRUE(contains(CollectiveInstance::borrow("lent", &table, nullptr).status().message(),
+  borrowed_traits.flags = PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_COMPOSITE;
+  EXPECT_TRUE(contains(CollectiveInstance::borrow("borrowed", &table, nullptr).status().message(),
                        "expected either"));
-  lent_traits.flags = PENSTOCK_COLLECTIVE_TRANSPORT;
-  EXPECT_TRUE(contains(CollectiveInstance::borrow("lent", &table, nullptr).status().message(),
+  borrowed_traits.flags = PENSTOCK_COLLECTIVE_TRANSPORT;
+  EXPECT_TRUE(contains(CollectiveInstance::borrow("borrowed", &table, nullptr).status().message(),
                        "without join"));
-  lent_traits.flags = PENSTOCK_COLLECTIVE_COMPOSITE | PENSTOCK_COLLECTIVE_MAY_REFUSE;
-  EXPECT_TRUE(contains(CollectiveInstance::borrow("lent", &table, nullptr).status().message(),
+  borrowed_traits.flags = PENSTOCK_COLLECTIVE_COMPOSITE | PENSTOCK_COLLECTIVE_MAY_REFUSE;
+  EXPECT_TRUE(contains(CollectiveInstance::borrow("borrowed", &table, nullptr).status().message(),
                        "no returned"));
-  lent_traits.flags = PENSTOCK_COLLECTIVE_COMPOSITE;
-  lent_traits.patterns = PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_REDUCE);
-  lent_traits.device_patterns = PENSTOCK_PATTERN_BIT(PENSTOCK_BROADCAST);
-  EXPECT_TRUE(contains(CollectiveInstance::borrow("lent", &table, nullptr).status().message(),
+  borrowed_traits.flags = PENSTOCK_COLLECTIVE_COMPOSITE;
+  borrowed_traits.patterns = PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_REDUCE);
+  borrowed_traits.device_patterns = PENSTOCK_PATTERN_BIT(PENSTOCK_BROADCAST);
+  EXPECT_TRUE(contains(CollectiveInstance::borrow("borrowed", &table, nullptr).status().message(),
                        "patterns 0x20 for memory of devices, expected some of its patterns 0x2"));
-  lent_traits.device_patterns = lent_traits.patterns;
-  EXPECT_TRUE(CollectiveInstance::borrow("lent", &table, nullptr).ok());
-  EXPECT_FALSE(CollectiveInstance::borrow("lent", nullptr, nullptr).ok());
+  borrowed_traits.device_patterns = borrowed_traits.patterns;
+  EXPECT_TRUE(CollectiveInstance::borrow("borrowed", &table, nullptr).ok());
+  EXPECT_FALSE(CollectiveInstance::borrow("borrowed", nullptr, nullptr).ok());
 }
 
 // It is the size of our struct, which a plugin of another age would get wrong.
@@ -53,7 +53,7 @@ TEST(Instance, DescribeLeavesTheSizeOfTheTraitsAlone) {
     traits->flags = PENSTOCK_COLLECTIVE_COMPOSITE;
     return nullptr;
   };
-  const auto made = CollectiveInstance::borrow("lent", &table, nullptr);
+  const auto made = CollectiveInstance::borrow("borrowed", &table, nullptr);
   ASSERT_FALSE(made.ok());
   EXPECT_TRUE(contains(made.status().message(), "changed the struct_size"))
       << made.status().message();
@@ -107,12 +107,12 @@ TEST(Instance, ASchedulerThatNegotiatesIsRefused) {
 TEST(Instance, WhatACollectiveDeclaresAndNobodyActsOnIsRefused) {
   penstock_collective table{};
   table.struct_size = sizeof table;
-  table.describe = describe_lent;
+  table.describe = describe_borrowed;
   const auto message = [&](uint32_t flags, uint32_t max_in_flight, uint64_t device_types) {
-    lent_traits = {};
-    lent_traits.flags = PENSTOCK_COLLECTIVE_COMPOSITE | flags;
-    lent_traits.max_in_flight = max_in_flight;
-    lent_traits.device_types = device_types;
+    borrowed_traits = {};
+    borrowed_traits.flags = PENSTOCK_COLLECTIVE_COMPOSITE | flags;
+    borrowed_traits.max_in_flight = max_in_flight;
+    borrowed_traits.device_types = device_types;
     return std::string(CollectiveInstance::borrow("c", &table, nullptr).status().message());
   };
   const uint64_t cpu = 1u << PENSTOCK_DEVICE_CPU, cuda = 1u << PENSTOCK_DEVICE_CUDA;

@@ -1,8 +1,8 @@
-// Loads a plugin's code and takes its module. The only place that calls into Boost.DLL.
+// Loads a plugin's code and takes its module. Only this file calls Boost.DLL.
 //
-// A file once loaded stays mapped until the process ends, one handle per file, however many
-// runtimes use it: unloading code that may own threads, thread-local destructors or registered
-// kernels cannot be made safe.
+// A loaded file stays mapped until the process ends, with one handle per file for all runtimes,
+// because code with threads, thread-local destructors or registered kernels cannot be unloaded
+// safely.
 #pragma once
 
 #include "core/plugin/record.hpp"
@@ -12,8 +12,8 @@
 
 namespace penstock {
 
-// A loaded plugin of one runtime. The record is a copy; table and options are the plugin's static
-// data.
+// A loaded plugin of one runtime. The record is a copy; table and options are static data of the
+// plugin.
 struct Plugin {
   Record record;
   std::string path;        // absolute, real
@@ -22,7 +22,7 @@ struct Plugin {
   const penstock_option* const* options = nullptr;
   uint64_t n_options = 0;
 
-  // The table as its own type; the kind has been checked by the loader. Null for another kind.
+  // The table as its own type; the loader has checked the kind. Null for another kind.
   template <typename Table>
   const Table* as() const;
 };
@@ -42,13 +42,13 @@ struct LoadRequest {
   bool allow_insecure = false;
 };
 
-// [control] Checks trust, reads and checks the record, and only then lets code run: loads the file,
-// calls load(host), checks module, options and the table's mandatory members. The message of an
-// error begins with the path. NOT_FOUND where a library that it needs is not on this machine.
+// [control] Checks trust, reads and checks the record, and only then runs code of the file: loads
+// it, calls load(host), checks module, options and the table's mandatory members. The message of an
+// error begins with the path. NOT_FOUND if a library that the plugin needs is not on this machine.
 Result<std::shared_ptr<const Plugin>> load_plugin(const LoadRequest& request);
 
-// Record and hash of a file, without loading it. What was found is remembered for as long as the
-// file's size and times stay the same.
+// Record and hash of a file, read without loading it. The result is cached until the file's size or
+// times change.
 struct InspectedFile {
   Record record;
   uint64_t file_hash = 0;

@@ -7,7 +7,7 @@
 
 namespace penstock {
 
-// Whether a module is sound: sizes, option declarations, mandatory members of the table.
+// Checks a module: sizes, option declarations, mandatory members of the table.
 Status check_module(Kind kind, const penstock_module* module);
 
 }  // namespace penstock

@@ -105,7 +105,7 @@ Status check_abi(const Record& record) {
   }
   if (record.min_host_minor > PENSTOCK_ABI_MINOR) {
     return unimplemented(
-        "needs a host with plugin ABI {}.{} at least, this one has {}.{}: update Penstock",
+        "needs a host with plugin ABI {}.{} at least, but this host has {}.{}: update Penstock",
         record.abi_major, record.min_host_minor, PENSTOCK_ABI_MAJOR, PENSTOCK_ABI_MINOR);
   }
   return {};

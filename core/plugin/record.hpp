@@ -1,4 +1,4 @@
-// A plugin's record as read from its file, checked, as plain values.
+// A plugin's record, read from its file and checked, as plain values.
 #pragma once
 
 #include "core/base/kind.hpp"
@@ -22,13 +22,14 @@ struct Record {
   uint32_t min_host_minor = 0;
 };
 
-// Whether this host can use a plugin of these ABI numbers; UNIMPLEMENTED says what to rebuild.
+// Whether this host can use a plugin with these ABI numbers; the UNIMPLEMENTED message says what to
+// rebuild.
 Status check_abi(const Record& record);
 
-// Parses the bytes of `penstock_plugin`. INVALID_ARGUMENT for bytes that are no record: wrong
+// Parses the bytes of `penstock_plugin`. INVALID_ARGUMENT for bytes that are not a record: wrong
 // magic, a size or a text out of bounds, an unknown kind, an id that is not KIND/NAME. Does not
-// check the ABI numbers: what it returns for another major holds only what all majors share (magic,
-// sizes, ABI numbers), so that check_abi can explain.
+// check the ABI numbers. For another major, the result holds only the fields common to all majors
+// (magic, sizes, ABI numbers), so that check_abi can explain the error.
 Result<Record> parse_record(std::string_view bytes);
 
 // Lower-case letters, digits, '-' and '_', beginning with a letter or digit: legal as a plugin's or

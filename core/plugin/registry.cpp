@@ -127,8 +127,9 @@ Status Registry::unknown(Kind kind, std::string_view name) const {
   return not_found("there is no {} plugin \"{}\"{}{}{}{}; looked in {}", kind_name(kind), name,
                    did_you_mean(name, names), elsewhere, unread,
                    kind == Kind::collective
-                       ? "; a build has those whose libraries it found, and what carries memory of "
-                         "devices is in builds with CUDA (docs/guide/gpu.md)"
+                       ? "; a build contains a plugin only if it found the library for it, and "
+                         "only builds with CUDA contain plugins that carry memory of devices "
+                         "(docs/guide/gpu.md)"
                        : "",
                    places.empty() ? "no directory: set runtime.plugin_path"
                                   : fmt::format("{}", fmt::join(places, ", ")));

@@ -1,5 +1,5 @@
-// Which plugins there are, and the loaded ones. Scanning reads files only; a plugin is loaded when
-// first asked for.
+// The plugins that exist and the plugins that are loaded. A scan only reads files; a plugin is
+// loaded when it is first requested.
 #pragma once
 
 #include "core/base/mutex.hpp"
@@ -13,7 +13,7 @@
 
 namespace penstock {
 
-// A plugin found by a scan. `usable` says why it may not be loaded (trust, ABI) where that is so.
+// A plugin found by a scan. If it may not be loaded, `usable` gives the reason (trust, ABI).
 struct PluginFile {
   std::string path;  // absolute, real
   Record record;
@@ -21,16 +21,16 @@ struct PluginFile {
   Status usable;
 };
 
-// A file of a scanned directory that is not a plugin, or one that nobody could load beside another
-// of its id.
+// A file of a scanned directory that is not a plugin, or a plugin that cannot be loaded because
+// another file has its id.
 struct SkippedFile {
   std::string path;
   std::string reason;
-  std::string instead;  // the other one; a warning is due
+  std::string instead;  // path of that other file; a warning is due
 };
 
 struct RegistryOptions {
-  // Searched in order; a relative one is refused.
+  // Searched in order; a relative directory is refused.
   std::vector<std::string> directories;
   bool allow_insecure = false;
 };
@@ -41,9 +41,9 @@ class Registry {
   // `host` is handed to every plugin and must outlive them.
   Registry(const penstock_host* host, RegistryOptions options);
 
-  // Reads the records of all *.so in the directories; a directory that is not there is only noted.
-  // MISMATCH for two files with one id names both, if both may be loaded; one that may not is
-  // skipped. What was found can be listed all the same.
+  // Reads the records of all *.so in the directories; a missing directory is only noted. MISMATCH,
+  // naming both files, if two files that may be loaded have one id; a file that may not be loaded
+  // is skipped. The plugins found can be listed even after an error.
   Status scan();
 
   const std::vector<PluginFile>& files() const { return files_; }  // sorted by kind, then name
@@ -55,15 +55,15 @@ class Registry {
   };
   const std::vector<Searched>& searched() const { return searched_; }
 
-  // Null where there is none.
+  // Null if there is no such plugin.
   const PluginFile* find(Kind kind, std::string_view name) const;
 
-  // Loads (once) and returns the plugin. NOT_FOUND names the nearest known ones and where it
-  // looked.
+  // Loads (once) and returns the plugin. NOT_FOUND names the nearest known plugins and the searched
+  // places.
   Result<std::shared_ptr<const Plugin>> load(Kind kind, std::string_view name);
 
  private:
-  // Two scanned files with one id.
+  // Two scanned files with an equal id.
   struct Twin {
     std::string id, first, second;
   };
@@ -73,21 +73,21 @@ class Registry {
   std::vector<SkippedFile> skipped_;
   std::vector<Searched> searched_;
   std::vector<Twin> twins_;
-  std::set<std::pair<uint64_t, uint64_t>> seen_;  // device and inode of the files read
+  std::set<std::pair<uint64_t, uint64_t>> seen_;  // device and inode of files already read
   Mutex mutex_;                                   // sets may be created from several threads
   // By id.
   std::map<std::string, std::shared_ptr<const Plugin>> loaded_ PENSTOCK_GUARDED_BY(mutex_);
 
   void add_directory(const std::string& directory);
   void add_file(const std::string& path);
-  // Of two files with one id the one that may be loaded stays.
+  // If two files have an equal id, keeps the file that may be loaded.
   void add(PluginFile file);
   Status unknown(Kind kind, std::string_view name) const;
 };
 
 // The directories to search: `plugin_path` of the TOML, PENSTOCK_PLUGIN_DIRECTORY (a
 // colon-separated list) if set, then DIR/penstock/plugins and DIR/../lib/penstock/plugins, where
-// DIR holds the library or program this code is in.
+// DIR holds the library or program that contains this code.
 std::vector<std::string> plugin_directories(
     const std::vector<std::string>& plugin_path,
     const GetEnvironment& environment = process_environment());

@@ -188,7 +188,8 @@ TEST(Directories, TomlThenEnvironmentThenWhereTheLibraryIs) {
 // ---- A configuration meets the plugins ----
 
 constexpr const char* kScheme =
-    "[scheme]\ncompressor = \"identity-c\"\nmemory = \"keep-c\"\ncollective = \"lent\"\nscheduler "
+    "[scheme]\ncompressor = \"identity-c\"\nmemory = \"keep-c\"\ncollective = "
+    "\"borrowed\"\nscheduler "
     "= \"each-c\"\n";
 
 Config load(const std::string& text) {
@@ -252,7 +253,7 @@ TEST(Resolve, WhatASwitchReplacesIsCheckedTooWhereverItStands) {
   // So is a name.
   const std::string message = std::string(
       check_config(load("[scheme]\ncompressor = \"identity\"\nmemory = \"keep-c\"\ncollective = "
-                        "\"lent\"\nscheduler = \"each-c\"\n[[switch]]\nat_step = 0\nset = { "
+                        "\"borrowed\"\nscheduler = \"each-c\"\n[[switch]]\nat_step = 0\nset = { "
                         "scheme.compressor = \"identity-c\" }\n"),
                    with.scanned->registry)
           .message());
@@ -276,10 +277,11 @@ TEST(Resolve, AMissingPluginIsAFaultOfTheLineThatNamesIt) {
   EXPECT_TRUE(begins(by_switch, "run.toml:8:16: scheduler.eahc-c: there is no")) << by_switch;
 }
 
-TEST(Resolve, ALentTransportNeedsNoPluginAndTakesNoOptions) {
+TEST(Resolve, ABorrowedTransportNeedsNoPluginAndTakesNoOptions) {
   WithPlugins with;
-  EXPECT_EQ(with.error("[collective.lent]\na = 1\n"),
-            "run.toml:7:1: unknown option \"collective.lent.a\"; a lent transport has none");
+  EXPECT_EQ(
+      with.error("[collective.borrowed]\na = 1\n"),
+      "run.toml:7:1: unknown option \"collective.borrowed.a\"; a borrowed transport has none");
 }
 
 TEST(Resolve, AgreementHoldsVersionsFilesAndOptionsButNothingRankLocal) {

@@ -1,5 +1,5 @@
-// For the tests of this room: the plugins that tests/plugins builds, and private folders to put
-// them in.
+// Helpers for the tests of this room: the plugins that tests/plugins builds, and private folders
+// for their copies.
 #pragma once
 
 #include "core/plugin/host.hpp"
@@ -20,7 +20,7 @@ inline std::string plugin_file(const std::string& name) {
   return (program / "plugins" / name / "plugin.so").string();
 }
 
-// A folder that only we can change, gone with the object.
+// A folder that only this user can change; removed with the object.
 class PrivateFolder {
  public:
   PrivateFolder() {
@@ -34,8 +34,8 @@ class PrivateFolder {
   PrivateFolder& operator=(const PrivateFolder&) = delete;
 
   const std::string& path() const { return path_; }
-  // Copies the test plugin `plugin` to FOLDER/NAME and gives that path. A copy is a file of its own
-  // to the loader.
+  // Copies the test plugin `plugin` to FOLDER/NAME and returns that path. The loader treats a copy
+  // as a different file.
   std::string add(const std::string& plugin, const std::string& name) const {
     const std::string to = path_ + "/" + name;
     std::filesystem::create_directories(std::filesystem::path(to).parent_path());
@@ -48,7 +48,7 @@ class PrivateFolder {
   std::string path_;
 };
 
-// A host whose log lines are kept.
+// A host that keeps its log lines.
 struct TestHost {
   std::vector<std::string> lines;
   Log log{LogLevel::debug, [this](LogLevel, std::string_view line) { lines.emplace_back(line); }};

@@ -42,7 +42,7 @@ bool is_trusted_group(gid_t group) {
 Result<std::string> real_path(const std::string& path) {
   if (path.empty() || !fs::path(path).is_absolute()) {
     return invalid_argument(
-        "\"{}\" is not an absolute path; plugins are never looked for in the working directory",
+        "\"{}\" is not an absolute path; plugins are never searched for in the working directory",
         path);
   }
   std::error_code error;
@@ -53,8 +53,7 @@ Result<std::string> real_path(const std::string& path) {
 
 Status check_trust(const std::string& path, bool allow_insecure) {
   if (allow_insecure) return {};
-  const std::string remedy =
-      "; mend it, or set runtime.allow_insecure_paths = true if you know why";
+  const std::string remedy = "; fix it, or set runtime.allow_insecure_paths = true if you know why";
   // The sticky bit keeps others from renaming or removing what is not theirs; it does not keep them
   // from adding files.
   bool parent_of_private = false;

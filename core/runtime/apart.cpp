@@ -1,6 +1,6 @@
 // Transports are made before anybody watches over plugin calls, and before the ranks have met: on a
 // thread of their own, so that a constructor that never returns ends in a sentence.
-#include "core/base/left_behind.hpp"
+#include "core/base/leak.hpp"
 #include "core/base/task.hpp"
 #include "core/runtime/runtime.hpp"
 
@@ -34,10 +34,10 @@ Result<std::unique_ptr<CollectiveInstance>> Runtime::make_apart(const Scheme& sc
     if (warning_us == 0) continue;
     log_.write(LogLevel::warning, "runtime",
                fmt::format("create of collective '{}' has not returned for {:.1f} s; this rank and "
-                           "those that wait for it stand still",
+                           "the ranks that wait for it stand still",
                            name, double(waited_us) * 1e-6));
   }
-  leave_behind(std::move(registry_));
+  leak(std::move(registry_));
   abandoned_ = true;
   return hangs(fmt::format("create of collective '{}'", name), limit_us);
 }

@@ -14,7 +14,7 @@ namespace penstock {
 // What Control tells of, until the application looks.
 class Joined {
  public:
-  void add(StepTold step) {
+  void add(StepNotice step) {
     const Lock lock(mutex_);
     steps_.push_back(std::move(step));
     changed_.notify_one();
@@ -26,12 +26,12 @@ class Joined {
     changed_.notify_one();
   }
   // The next step, first of all; none: it has ended, or `until` has passed.
-  std::optional<StepTold> next(std::chrono::steady_clock::time_point until) {
+  std::optional<StepNotice> next(std::chrono::steady_clock::time_point until) {
     Lock lock(mutex_);
     changed_.wait_until(mutex_, until,
                         [this]() PENSTOCK_REQUIRES(mutex_) { return ended_ || !steps_.empty(); });
     if (steps_.empty()) return std::nullopt;
-    StepTold step = std::move(steps_.front());
+    StepNotice step = std::move(steps_.front());
     steps_.pop_front();
     return step;
   }
@@ -44,7 +44,7 @@ class Joined {
  private:
   Mutex mutex_;
   Condition changed_;
-  std::deque<StepTold> steps_ PENSTOCK_GUARDED_BY(mutex_);
+  std::deque<StepNotice> steps_ PENSTOCK_GUARDED_BY(mutex_);
   std::optional<Status> ended_ PENSTOCK_GUARDED_BY(mutex_);
   uint32_t last_rank_ PENSTOCK_GUARDED_BY(mutex_) = 0;
 };
@@ -64,7 +64,7 @@ Status Runtime::join(uint64_t patience_us, uint32_t& last_rank) {
   if (while_joined_ == nullptr) while_joined_ = begin_to_join();
   const auto until = std::chrono::steady_clock::now() +
                      std::chrono::microseconds(patience_us != 0 ? patience_us : kYearUs);
-  while (const std::optional<StepTold> told = while_joined_->next(until)) {
+  while (const std::optional<StepNotice> told = while_joined_->next(until)) {
     // What all ranks hear at the end of a step, the others say.
     const Status status = take_part(*told);
     if (!status.ok() && state().ok())
@@ -88,13 +88,13 @@ std::shared_ptr<Joined> Runtime::begin_to_join() {
              const Lock lock(mutex_);
              if (operations_ != nullptr) operations_->add_zeros(std::move(sum));
            },
-       .step = [joined](StepTold step) { joined->add(std::move(step)); },
+       .step = [joined](StepNotice step) { joined->add(std::move(step)); },
        .ended = [joined](Status status,
                          uint32_t last_rank) { joined->end(std::move(status), last_rank); }});
   return joined;
 }
 
-Status Runtime::take_part(const StepTold& told) {
+Status Runtime::take_part(const StepNotice& told) {
   Set* found = nullptr;
   {
     const Lock lock(mutex_);
@@ -103,7 +103,7 @@ Status Runtime::take_part(const StepTold& told) {
   }
   if (found == nullptr) {
     const Status status = failed_precondition(
-        "rank {} has joined and has no set '{}' any more, of which other ranks make step {}",
+        "rank {} has joined and has no set '{}' any more, but other ranks make step {} of that set",
         world_.rank(), told.set, told.step);
     give_up(status);
     return status;

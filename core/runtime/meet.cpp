@@ -1,7 +1,7 @@
 // Who this process is, and how it meets the others: by the word of the frontend, of a launcher, or
 // of the transport.
 
-#include "core/comm/meeting.hpp"
+#include "core/comm/rendezvous.hpp"
 #include "core/fit/resolve.hpp"
 #include "core/plugin/c_struct.hpp"
 #include "core/runtime/runtime.hpp"
@@ -58,11 +58,12 @@ Status Runtime::meet_before() {
     PENSTOCK_ASSIGN(control_, Control::start(std::move(options)));
     return {};
   }
-  options.meeting_us = arrival_us();
-  PENSTOCK_ASSIGN(Meeting meeting, rendezvous ? meet_at(*rendezvous, std::move(options))
-                                              : meet_through(*introduction_, std::move(options)));
-  met_ = meeting.world;
-  control_ = std::move(meeting.control);
+  options.rendezvous_us = arrival_us();
+  PENSTOCK_ASSIGN(JoinedRanks joined, rendezvous
+                                          ? meet_at(*rendezvous, std::move(options))
+                                          : meet_through(*introduction_, std::move(options)));
+  met_ = joined.world;
+  control_ = std::move(joined.control);
   return {};
 }
 
@@ -72,16 +73,16 @@ Status Runtime::check_identity(const std::string& transport) {
   if (world_.rank() != introduction_->rank || world_.size() != introduction_->size)
     return failed_precondition(
         "over '{}' this process is rank {} of {}, but rank {} of {} in {}; start the program so "
-        "that both are the same (`penstock run -np N -- ...`), or name "
-        "collective = \"{}\" in [scheme], which goes by that",
+        "that both agree (`penstock run -np N -- ...`), or name collective = \"{}\" in [scheme], "
+        "which uses the ranks of the group",
         transport, world_.rank(), world_.size(), introduction_->rank, introduction_->size,
         introduction_->by, usual_transports(Launched::otherwise).front());
   const std::string other = other_word(world_.rank(), world_.size());
   if (world_.rank() == 0 && !other.empty())
     log_.write(
         LogLevel::warning, "runtime",
-        fmt::format("this process is rank 0 of {} in {}, and its launcher says {}: the group "
-                    "counts",
+        fmt::format("this process is rank 0 of {} in {}, but its launcher says {}: the ranks of "
+                    "the group are used",
                     world_.size(), introduction_->by, other));
   return {};
 }
@@ -105,9 +106,9 @@ Control::Options Runtime::control_options() {
 }
 
 Status Runtime::meet_over_transport() {
-  PENSTOCK_ASSIGN(Meeting meeting,
+  PENSTOCK_ASSIGN(JoinedRanks joined,
                   meet_over(*communication_, *world_channel_, deadline_us(), control_options()));
-  control_ = std::move(meeting.control);
+  control_ = std::move(joined.control);
   return {};
 }
 

@@ -31,10 +31,10 @@ Status Runtime::start(const penstock_runtime_options& options) {
   Status own = load(options);
   if (own.ok()) own = choose_transport(options);
   // The others wait to hear what is wrong here.
-  if (!own.ok() && !stand_in(options).ok()) return own;
+  if (!own.ok() && !use_fallback(options).ok()) return own;
   communication_ = std::make_unique<Communication>(&activity_->transport);
   // Most transports bring the ranks together; some want to be told who there is.
-  const bool is_told = (transports_.world().traits().flags & PENSTOCK_COLLECTIVE_IS_TOLD) != 0;
+  const bool is_told = (transports_.world().traits().flags & PENSTOCK_COLLECTIVE_IS_NOTIFIED) != 0;
   Status met = is_told ? meet_before() : Status();
   if (met.ok()) met = join_world();
   if (met.ok() && !is_told) met = meet_over_transport();
@@ -73,8 +73,8 @@ Status Runtime::load(const penstock_runtime_options& options) {
       log_.write(LogLevel::warning, "plugins",
                  fmt::format("{}; {} is used instead", skipped.reason, skipped.instead));
   // Who lends a transport wants it wherever the file leaves the choice.
-  if (options.lent_collective != nullptr)
-    config_.settle_transport(std::string(kLentCollective), std::string(kLentCollective));
+  if (options.borrowed_collective != nullptr)
+    config_.settle_transport(std::string(kBorrowedCollective), std::string(kBorrowedCollective));
   else
     settle_transport(config_, *registry_, launched());
   return {};
@@ -113,35 +113,36 @@ Status Runtime::choose_device_transport(const Scheme& scheme) {
 
 Result<std::unique_ptr<CollectiveInstance>> Runtime::make_transport(
     const Scheme& scheme, const std::string& name, const penstock_runtime_options& options) {
-  const bool is_lent = name == kLentCollective;
-  if (is_lent && options.lent_collective == nullptr)
+  const bool is_borrowed = name == kBorrowedCollective;
+  if (is_borrowed && options.borrowed_collective == nullptr)
     return failed_precondition(
         "the configuration asks for the transport '{}', but the frontend lends none; lend one "
         "(penstock.torch: lend_process_group() before init()), or set collective = \"{}\"",
         name, kAutoTransport);
-  PENSTOCK_ASSIGN(
-      auto transport,
-      is_lent ? CollectiveInstance::borrow(name, options.lent_collective, options.lent_instance)
-              : make_apart(scheme, name));
+  PENSTOCK_ASSIGN(auto transport,
+                  is_borrowed ? CollectiveInstance::borrow(name, options.borrowed_collective,
+                                                           options.borrowed_instance)
+                              : make_apart(scheme, name));
   if ((transport->traits().flags & PENSTOCK_COLLECTIVE_TRANSPORT) == 0)
     return failed_precondition(
-        "collective '{}' is a composite: name what it stands on, for example transport = \"{}\"",
+        "collective '{}' is a composite: name the transport under it, for example transport = "
+        "\"{}\"",
         name, kAutoTransport);
   PENSTOCK_TRY(check_reads_host_memory(collective_facts(name, transport->traits())));
   return transport;
 }
 
 // This rank does not know what the others join over: most likely what everybody does by default.
-Status Runtime::stand_in(const penstock_runtime_options& options) {
-  if (options.lent_collective != nullptr) {
-    PENSTOCK_ASSIGN(
-        auto lent, CollectiveInstance::borrow(std::string(kLentCollective), options.lent_collective,
-                                              options.lent_instance));
-    transports_.set(PENSTOCK_LEVEL_WORLD, std::move(lent));
+Status Runtime::use_fallback(const penstock_runtime_options& options) {
+  if (options.borrowed_collective != nullptr) {
+    PENSTOCK_ASSIGN(auto borrowed, CollectiveInstance::borrow(std::string(kBorrowedCollective),
+                                                              options.borrowed_collective,
+                                                              options.borrowed_instance));
+    transports_.set(PENSTOCK_LEVEL_WORLD, std::move(borrowed));
     return {};
   }
-  if (const Launched by = launched(); by == Launched::alone || by == Launched::alone_in_step)
-    return failed_precondition("there is nobody to tell");
+  if (const Launched by = launched(); by == Launched::single || by == Launched::single_in_step)
+    return failed_precondition("there is no other rank to notify");
   LoadOptions standard;
   standard.environment = {};
   PENSTOCK_ASSIGN(Config config, default_config(standard));
@@ -175,8 +176,8 @@ Result<penstock_world> Runtime::join(CollectiveInstance& transport) {
   if (warning_us != 0)
     waits.told = [&](uint64_t waited_us) {
       log_.write(LogLevel::warning, "runtime",
-                 fmt::format("has waited {:.1f} s for the other ranks to join over '{}': one has "
-                             "not started, or is not that far",
+                 fmt::format("has waited {:.1f} s for the other ranks to join over '{}': some rank "
+                             "has not started, or has not come to this point",
                              double(waited_us) * 1e-6, name));
     };
   PENSTOCK_TRY(
@@ -198,7 +199,7 @@ Status Runtime::join_world() {
   PENSTOCK_ASSIGN(const penstock_world world, join(transport));
   PENSTOCK_ASSIGN(world_, Group::joined(world));
   if (control_ != nullptr && (world_.rank() != met_.rank() || world_.size() != met_.size()))
-    return internal("transport '{}' joined as rank {} of {}, but was told that it is rank {} of {}",
+    return internal("transport '{}' joined as rank {} of {}, but the run gave it rank {} of {}",
                     transport.name(), world_.rank(), world_.size(), met_.rank(), met_.size());
   PENSTOCK_TRY(check_identity(transport.name()));
   log_.set_rank(world_.rank(), world_.size());
@@ -229,8 +230,8 @@ Status Runtime::join_levels() {
       PENSTOCK_ASSIGN(const Group found, Group::joined(world));
       if (found.rank() == world_.rank() && found.hosts() == world_.hosts()) return {};
       return failed_precondition(
-          "over '{}' this is rank {} of {} on {} hosts, over '{}' rank {} of {} on {}; both must "
-          "find the same ranks on the same hosts",
+          "over '{}' this process is rank {} of {} on {} hosts, over '{}' it is rank {} of {} on "
+          "{} hosts; both transports must find equal ranks on equal hosts",
           transport->name(), found.rank(), found.size(), found.n_hosts(),
           transports_.world().name(), world_.rank(), world_.size(), world_.n_hosts());
     };
@@ -263,7 +264,7 @@ Status Runtime::open_between_devices() {
 // sentence.
 Status Runtime::share(std::string_view stage, const Status& mine) {
   PENSTOCK_ASSIGN(const std::vector<std::string> texts,
-                  control_->gather(stage, mine.message(), {}, meeting_us()));
+                  control_->gather(stage, mine.message(), {}, rendezvous_us()));
   PENSTOCK_TRY(mine);
   std::map<std::string, std::vector<uint32_t>> errors;
   for (uint32_t rank = 0; rank < texts.size(); ++rank)
@@ -296,7 +297,7 @@ Status Runtime::agree() {
   PENSTOCK_ASSIGN(std::string text, agreement_text(config_, *registry_));
   text += fmt::format("\npenstock {}, ABI {}.{}, frontend {}\n", PENSTOCK_VERSION,
                       PENSTOCK_ABI_MAJOR, PENSTOCK_ABI_MINOR, frontend_);
-  PENSTOCK_TRY(control_->agree("configuration", text, {}, meeting_us()));
+  PENSTOCK_TRY(control_->agree("configuration", text, {}, rendezvous_us()));
   PENSTOCK_TRY(agree_on_code_paths());
   return share("opening files", open_files());
 }
@@ -329,7 +330,7 @@ Status Runtime::agree_on_code_paths() {
   const std::string& wanted = config_.runtime().code_path;
   const bool measures = world_.rank() == 0 && wanted == "auto";
   PENSTOCK_ASSIGN(const auto offers,
-                  control_->gather("code paths", code_path_offer(measures), {}, meeting_us()));
+                  control_->gather("code paths", code_path_offer(measures), {}, rendezvous_us()));
   PENSTOCK_ASSIGN(code_paths_, choose_code_paths(offers, wanted));
   for (const auto& [family, path] : code_paths_) host_->set_code_path(family, path);
   return {};

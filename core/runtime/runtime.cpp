@@ -32,7 +32,7 @@ void Runtime::abandon(std::string_view what) {
                         fmt::format("{} is abandoned, not freed: {} has not come back for {:.1f} s",
                                     what, call->text, double(call->lasted_us) * 1e-6));
   log_.write(LogLevel::warning, "runtime",
-             fmt::format("{} is abandoned, not freed: work of it does not end", what));
+             fmt::format("{} is abandoned, not freed: its work does not end", what));
 }
 
 bool Runtime::end() {
@@ -77,7 +77,7 @@ void Runtime::give_up(const Status& reason) {
   on_abort(reason);
 }
 
-void Runtime::give_up_as_told(const Status& reason) {
+void Runtime::abort_as_notified(const Status& reason) {
   if (!gave_up_.exchange(true)) log_.write(LogLevel::info, "runtime", reason.message());
   give_up(reason);
 }
@@ -115,8 +115,8 @@ void Runtime::look_at_call(const CallSlot& slot, Warned& warned) {
   if (warning_us == 0 || call->lasted_us < warning_us || now < warned.again_us) return;
   warned.again_us = now + warning_us;
   log_.write(LogLevel::warning, "runtime",
-             fmt::format("{} has not returned for {:.1f} s; this rank and those that wait for it "
-                         "stand still",
+             fmt::format("{} has not returned for {:.1f} s; this rank and the ranks that wait for "
+                         "it stand still",
                          call->text, double(call->lasted_us) * 1e-6));
 }
 
@@ -182,7 +182,7 @@ Services Runtime::services() {
           devices_,
           world_,
           topology(),
-          {deadline_us(), busy_limit_us(), meeting_us(), end_us()}};
+          {deadline_us(), busy_limit_us(), rendezvous_us(), end_us()}};
 }
 
 penstock_topology Runtime::topology() const {

@@ -1,10 +1,10 @@
-// A runtime: configuration, plugins, threads and the meeting with the other ranks. Several may live
-// in one process.
+// A runtime: configuration, plugins, threads and the rendezvous with the other ranks. Several
+// runtimes may live in one process.
 #pragma once
 
 #include "core/base/mutex.hpp"
 #include "core/comm/communication.hpp"
-#include "core/comm/meeting.hpp"
+#include "core/comm/rendezvous.hpp"
 #include "core/config/load.hpp"
 #include "core/control/control.hpp"
 #include "core/fit/resolve.hpp"
@@ -29,7 +29,7 @@ namespace penstock {
 class Joined;
 class Runtime;
 
-// Ends a runtime, in bounded time: one with a plugin call that never returns is abandoned, not
+// Ends a runtime in bounded time. A runtime with a plugin call that never returns is abandoned, not
 // freed.
 struct RuntimeCloser {
   void operator()(Runtime* runtime) const;
@@ -40,7 +40,8 @@ class Runtime final : public Services::Run {
  public:
   // [control] Collective over all ranks of the run.
   static Result<RuntimeHandle> open(const penstock_runtime_options& options);
-  // For tests: over a device table of theirs. Nothing that comes from outside leads here.
+  // For tests: opens over the test's device table. No input from outside the program reaches this
+  // function.
   static Result<RuntimeHandle> open_over(const penstock_device_table& devices,
                                          const penstock_runtime_options& options);
   ~Runtime();
@@ -61,19 +62,19 @@ class Runtime final : public Services::Run {
   uint64_t busy_limit_us() const {
     return static_cast<uint64_t>(config_.runtime().busy_limit_s * 1e6);
   }
-  // A call that does not return is named before anybody gives up waiting for what it holds back; 0:
-  // never.
+  // After this time a plugin call that does not return is named in a warning, before any rank gives
+  // up its wait for the call; 0: never.
   uint64_t call_limit_us() const { return busy_limit_us() / 10 * 9; }
-  // Of what needs messages of ranks that are known to live: the network may have been away for
-  // nearly a deadline, and a message takes as long to come behind it.
+  // The limit of waits for messages of ranks that are known to live: the network may have been down
+  // for nearly a deadline, and a message may take as long again to arrive afterwards.
   uint64_t messages_us() const { return 2 * deadline_us(); }
-  uint64_t meeting_us() const { return busy_limit_us() != 0 ? busy_limit_us() : kYearUs; }
-  // For ranks that have not come to the run yet.
+  uint64_t rendezvous_us() const { return busy_limit_us() != 0 ? busy_limit_us() : kYearUs; }
+  // The limit of the wait for ranks that have not come to the run yet.
   uint64_t arrival_us() const {
-    return static_cast<uint64_t>(config_.runtime().meeting_timeout_s * 1e6);
+    return static_cast<uint64_t>(config_.runtime().rendezvous_timeout_s * 1e6);
   }
   uint64_t end_us() const { return std::min<uint64_t>(deadline_us(), 5'000'000); }
-  // [control] What the sets of this run may use.
+  // [control] The services that the sets of this run may use.
   Services services();
   Activity& activity() { return *activity_; }
   penstock_topology topology() const;
@@ -82,10 +83,10 @@ class Runtime final : public Services::Run {
   Result<std::string> report();
 
   void give_up(const Status& reason) override;
-  // The same for the application's own reason, which it has told already: others say it, this rank
-  // only where everything is said.
-  void give_up_as_told(const Status& reason);
-  // Success until the run was given up.
+  // Like give_up(), for a reason that the application has reported already: the other ranks log it
+  // as an error, this rank only at level info.
+  void abort_as_notified(const Status& reason);
+  // Success until the run is aborted.
   Status state() const { return control_ != nullptr ? control_->abort_reason() : Status(); }
 
   Result<Channel*> open_channel(const std::string& what, const Group& group,
@@ -103,7 +104,7 @@ class Runtime final : public Services::Run {
  private:
   friend struct RuntimeCloser;
   static constexpr uint64_t kYearUs = uint64_t{366} * 86'400'000'000;
-  // What was last warned of in a slot of calls.
+  // The last warning about a slot of plugin calls.
   struct Warned {
     uint64_t since_us = 0;
     uint64_t again_us = 0;
@@ -120,7 +121,7 @@ class Runtime final : public Services::Run {
   Status open_between_devices();
   Result<std::unique_ptr<CollectiveInstance>> make_transport(
       const Scheme& scheme, const std::string& name, const penstock_runtime_options& options);
-  Status stand_in(const penstock_runtime_options& options);
+  Status use_fallback(const penstock_runtime_options& options);
   Result<penstock_world> join(CollectiveInstance& transport);
   Status join_world();
   Status join_levels();
@@ -145,7 +146,7 @@ class Runtime final : public Services::Run {
 
   // join.cpp
   std::shared_ptr<Joined> begin_to_join();
-  Status take_part(const StepTold& told);
+  Status take_part(const StepNotice& told);
   void tell_where();
 
   void on_abort(const Status& reason);
@@ -155,7 +156,7 @@ class Runtime final : public Services::Run {
   Log log_;
   Timeline timeline_;
   std::unique_ptr<Host> host_;
-  CodePaths code_paths_;  // the host's, for the report
+  CodePaths code_paths_;  // the host's code paths, for the report
   Config config_;
   std::unique_ptr<Registry> registry_;
   std::string frontend_;
@@ -164,24 +165,25 @@ class Runtime final : public Services::Run {
   Transports transports_;
   Devices devices_;
   Group world_;
-  Group met_;  // what a transport that is told finds: it may keep a view of the hosts
+  // The group of the rendezvous; a transport that receives it may keep a view of its hosts.
+  Group met_;
   std::vector<CollectiveInstance*> joined_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Communication> communication_;
   Channel* world_channel_ = nullptr;
   BetweenDevices between_devices_;
   std::unique_ptr<Control> control_;
-  // Given, taken and told of an abort with the mutex held; used without by those that it outlives.
+  // Created, taken and aborted under the mutex; used without the mutex by objects that it outlives.
   std::unique_ptr<Operations> operations_;
-  uint32_t n_profiles_ = 0;  // that sets were given files for
+  uint32_t n_profiles_ = 0;  // number of sets that were given a profile file
   std::atomic<bool> gave_up_{false};
   bool abandoned_ = false;
-  std::atomic<bool> watches_{false};  // control_ is there
-  std::array<Warned, 3> warned_;      // [watch] one for each of Activity::slots
+  std::atomic<bool> watches_{false};  // true once control_ exists
+  std::array<Warned, 3> warned_;      // [watch] one entry for each of Activity::slots
   Mutex mutex_;
   std::set<Set*> sets_ PENSTOCK_GUARDED_BY(mutex_);
   Mutex joining_mutex_;  // held while the application is in join
-  // Null: this rank has not.
+  // Null: this rank has not joined.
   std::shared_ptr<Joined> while_joined_ PENSTOCK_GUARDED_BY(joining_mutex_);
 };
 

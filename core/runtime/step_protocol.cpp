@@ -61,8 +61,8 @@ Status StepProtocol::begin() {
   const Lock lock(mutex_);
   if (phase_ == PENSTOCK_PHASE_SYNCHRONIZED || phase_ == PENSTOCK_PHASE_DEFERRED)
     return failed_precondition(
-        "a step of set '{}' begins while the one before has not ended: wait for its results and "
-        "call penstock_step_end first",
+        "a step of set '{}' begins before the previous step has ended: wait for the results of "
+        "that step and call penstock_step_end first",
         set_.name);
   phase_ = PENSTOCK_PHASE_OPEN;
   return {};

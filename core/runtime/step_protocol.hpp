@@ -1,10 +1,10 @@
-// The step of a set as its frontends take it: which gradients backward has completed, what is held
-// in the first step, when a step begins, what is left to hand in, and when all results were waited
-// for. Every frontend asks here instead of keeping books of its own; <penstock/runtime.h>, "The
-// step of an optimizer", has the calls.
+// The step of a set as its frontends perform it. It records the gradients that backward has
+// completed, the gradients held in the first step, the beginning of a step, the gradients still to
+// be handed in, and whether all results were waited for. Every frontend asks here instead of
+// keeping its own records; <penstock/runtime.h>, "The step of an optimizer", has the calls.
 //
 // A frontend that never calls begin() may still wait and end here. The phase then stays IDLE, and
-// the calls do what the set does. The phases:
+// the calls go straight to the set. The phases:
 //
 //   IDLE or HELD   begin: OPEN
 //   OPEN           all results waited for: SYNCHRONIZED; backward_end: DEFERRED
@@ -22,24 +22,24 @@ namespace penstock {
 
 class StepProtocol {
  public:
-  // `set` outlives it; `names` are those of its gradients.
+  // `set` must outlive it; `names` are the names of the set's gradients.
   StepProtocol(Set& set, std::vector<std::string> names);
 
-  // [application] `passes` backwards make a step. `n_beside`: gradients that are exchanged beside
-  // the set, which are counted with its own.
+  // [application] `passes` backward passes make a step. `n_beside`: number of gradients that are
+  // exchanged beside the set and counted with its own gradients.
   Status set_passes(uint32_t passes, uint64_t n_beside);
-  // [any] Two gradients at a time, but never one twice. `tensor` may be null. `todo`: what the
-  // frontend has to do with it, PENSTOCK_GRADIENT_*.
+  // [any] Threads may report different gradients at once, but never one gradient twice. `tensor`
+  // may be null. `todo`: the action that the frontend must take, PENSTOCK_GRADIENT_*.
   Status came(uint64_t index, const penstock_tensor* tensor, void* stream, uint32_t& todo);
   Status begin();
-  // Those that are held in the order in which they came, then those that did not come.
+  // The held gradients in the order of their arrival, then the gradients that did not come.
   std::vector<uint64_t> rest();
   uint32_t phase();  // PENSTOCK_PHASE_*
-  bool has_come();   // a gradient, since the results were last waited for
+  bool has_come();   // whether a gradient has come since the results were last waited for
   // Forgets which gradients have come and were waited for; see penstock_step_restart.
   void restart();
 
-  // The set's own, which move the step on.
+  // The set's own calls, which also advance the step.
   Status wait(uint64_t index);
   Status wait_stream(uint64_t index, void* stream);
   Status wait_all();
@@ -54,7 +54,8 @@ class StepProtocol {
 
  private:
   struct Progress {
-    uint32_t passes = 0;  // backwards that have added to the gradient; all of them: it has come
+    // Backward passes that have added to the gradient; it has come when this equals passes_.
+    uint32_t passes = 0;
     bool was_waited_for = false;
   };
 
@@ -69,12 +70,13 @@ class StepProtocol {
   const std::vector<std::string> names_;
   Mutex mutex_;
   std::vector<Progress> gradients_
-      PENSTOCK_GUARDED_BY(mutex_);  // of the set, then those that are exchanged beside it
-  uint32_t passes_ PENSTOCK_GUARDED_BY(mutex_) = 1;  // backwards that make a step
+      // Gradients of the set, then gradients that are exchanged beside it.
+      PENSTOCK_GUARDED_BY(mutex_);
+  uint32_t passes_ PENSTOCK_GUARDED_BY(mutex_) = 1;  // backward passes that make a step
   uint32_t phase_ PENSTOCK_GUARDED_BY(mutex_) = PENSTOCK_PHASE_IDLE;
-  bool holds_ PENSTOCK_GUARDED_BY(mutex_) = true;  // the first step
+  bool holds_ PENSTOCK_GUARDED_BY(mutex_) = true;  // true in the first step
   bool has_come_ PENSTOCK_GUARDED_BY(mutex_) = false;
-  std::vector<uint64_t> held_ PENSTOCK_GUARDED_BY(mutex_);  // in the order in which they came
+  std::vector<uint64_t> held_ PENSTOCK_GUARDED_BY(mutex_);  // in the order of their arrival
   uint64_t n_waited_for_ PENSTOCK_GUARDED_BY(mutex_) = 0;
 };
 

@@ -104,7 +104,7 @@ TEST(StepProtocol, AGradientThatComesAfterTheResultsBelongsToTheNextStep) {
     EXPECT_EQ(one.step.phase(), PENSTOCK_PHASE_SYNCHRONIZED);
     const Status early = one.step.begin();
     EXPECT_EQ(early.code(), Code::failed_precondition);
-    EXPECT_NE(early.message().find("the one before has not ended"), std::string::npos);
+    EXPECT_NE(early.message().find("before the previous step has ended"), std::string::npos);
     ASSERT_OK(one.step.end(PENSTOCK_STEP_FORGOTTEN));
     ASSERT_OK(one.step.begin());
     one.hand_in(1);

@@ -1,4 +1,4 @@
-// Ranks that would go on from different states: all are told before anything of a step moves.
+// Ranks that would go on from different states: all are notified before any data of a step moves.
 
 #include "core/set/testing.hpp"
 
@@ -25,7 +25,7 @@ Status step_of(Set& set, uint32_t rank) {
   return run_step(set, gradients);
 }
 
-// What each rank saved after so many steps.
+// The state that each rank saved after this many steps.
 std::vector<std::string> states_after(uint32_t ranks, uint64_t steps) {
   std::vector<std::string> saved(ranks);
   with_ranks(ranks, scheme_text(kTopK), [&](Runtime& runtime, uint32_t rank) {
@@ -47,7 +47,7 @@ TEST(LoadedStates, OfDifferentStepsAreAMismatchOnEveryRankThatNamesRanksAndSteps
     EXPECT_EQ(status.code(), Code::mismatch) << status.message();
     EXPECT_TRUE(contains(status.message(), "next step 2 of a loaded state")) << status.message();
     EXPECT_TRUE(contains(status.message(), "next step 5 of a loaded state")) << status.message();
-    EXPECT_TRUE(contains(status.message(), "load that of one step on every rank"))
+    EXPECT_TRUE(contains(status.message(), "load the states of one step on all ranks"))
         << status.message();
     penstock_counters counters{};
     set.value()->counters(counters);
@@ -55,7 +55,7 @@ TEST(LoadedStates, OfDifferentStepsAreAMismatchOnEveryRankThatNamesRanksAndSteps
   });
 }
 
-// Horovod's idiom: rank 0 loads, the others get the parameters from it.
+// Horovod's idiom: rank 0 loads, and the other ranks get the parameters from it.
 TEST(LoadedStates, OnRank0AloneAreAMismatchOnEveryRank) {
   const auto saved = states_after(3, 4);
   with_ranks(3, scheme_text(kTopK), [&](Runtime& runtime, uint32_t rank) {
@@ -105,7 +105,9 @@ TEST(LoadedStates, OnOneRankInMidRunEndEveryRankAfterTheDeadline) {
     EXPECT_EQ(status.code(), Code::mismatch);
     EXPECT_TRUE(contains(status.message(), "rank 0: next step 3 of a loaded state;"))
         << status.message();
-    EXPECT_TRUE(contains(status.message(), "load that of one step on every rank, or on none"));
+    EXPECT_TRUE(contains(status.message(),
+                         "load the states of one step on all ranks, or load no "
+                         "state"));
   });
   EXPECT_LT(now_us() - begin_us, 20'000'000u);
 }

@@ -59,19 +59,19 @@ void Agreement::answered(uint64_t number, Status status) {
   if (status.code() == Code::mismatch)
     status = mismatch(
         "set '{}': the ranks would go on from different states ({}); each rank saves and loads its "
-        "own: load that of one step on every rank, or on none",
+        "own state: load the states of one step on all ranks, or load no state",
         set_, status.message());
   else if (loaded_)
-    status = alone(status);
+    status = only_here(status);
   step_.tear(status);
 }
 
 Status Agreement::explain(const Status& reason) const {
   const Lock lock(guard_->mutex);
-  return loaded_ && asked_ ? alone(reason) : reason;
+  return loaded_ && asked_ ? only_here(reason) : reason;
 }
 
-Status Agreement::alone(const Status& reason) const {
+Status Agreement::only_here(const Status& reason) const {
   return reason.with_context(fmt::format(
       "set '{}' has loaded step {} and waited for the other ranks to load it too", set_, *loaded_));
 }

@@ -1,5 +1,6 @@
-// Ranks that would go on from different states are told before anything of the step moves: after a
-// load, and at a set's first step, for a rank that did not load cannot know that another one did.
+// Compares the states from which the ranks of a set go on, before any data of the step moves:
+// after a load, and at the set's first step. The first step is included because a rank that did
+// not load cannot know that another rank did.
 #pragma once
 
 #include "core/base/mutex.hpp"
@@ -12,14 +13,15 @@
 
 namespace penstock {
 
-// What ranks compare before `step`: the step, the plan, `how` they have come to it (loaded, reset),
-// and the gradients that have a carry.
+// Returns the text that ranks compare before `step`: the step, `how` the rank has come to it
+// (" of a loaded state" or empty), the plan, and `left_to_add`, the names of the gradients with a
+// carry.
 std::string where_to_go_on(uint64_t step, const Plan& plan, std::string_view how = "",
                            std::string_view left_to_add = "");
 
 class Agreement {
  public:
-  // All outlive it.
+  // The arguments must outlive the object.
   Agreement(const Services& services, const std::string& set, const Group& group, Step& step)
       : services_(services),
         set_(set),
@@ -29,26 +31,27 @@ class Agreement {
     guard_->agreement = this;
   }
 
-  // [control] Buckets of the next step are held until all ranks have said where they go on, and
-  // have said the same; a rank alone asks nobody. `loaded`: the step of a state that was loaded.
+  // [control] Holds the buckets of the next step until all ranks have sent their text `where` and
+  // all texts are equal. In a set of one rank it does nothing. `loaded`: the step of a state that
+  // was loaded.
   void need(std::string where, std::optional<uint64_t> loaded);
-  // [any] The run was given up for `reason`. Adds what that means while ranks wait for their
-  // agreement.
+  // [any] The run was given up for `reason`. Returns it; if this rank has loaded a state and waits
+  // for the other ranks to load it too, the message says so.
   Status explain(const Status& reason) const;
-  // [control] An answer that comes later is not looked at.
+  // [control] The set ends: a later answer is ignored.
   void end();
 
  private:
-  // For the answer, which may come when the set is gone.
+  // Shared with the callback of the answer, which may come after the end of the set.
   struct Guard {
     Mutex mutex;
     Agreement* agreement PENSTOCK_GUARDED_BY(mutex) = nullptr;  // null: gone
   };
-  // Unchecked: clang's analysis cannot see that both are the same mutex.
+  // Unchecked: clang's analysis cannot see that guard.mutex and guard_->mutex are one mutex.
   static void hear(Guard& guard, uint64_t number, Status status) PENSTOCK_UNCHECKED_LOCKS;
   void ask();
   void answered(uint64_t number, Status status) PENSTOCK_REQUIRES(guard_->mutex);
-  Status alone(const Status& reason) const PENSTOCK_REQUIRES(guard_->mutex);
+  Status only_here(const Status& reason) const PENSTOCK_REQUIRES(guard_->mutex);
 
   const Services& services_;
   const std::string& set_;

@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-// An item's state and its gradient's carry as they were, for the case that handing over fails.
+// A copy of an item's state and of its gradient's carry, to restore them if handing over fails.
 class Untouched {
  public:
   explicit Untouched(ItemRun& item) : gradient_(*item.gradient), had_carry_(gradient_.has_carry) {
@@ -37,46 +37,48 @@ class Untouched {
   std::vector<std::pair<const penstock_tensor*, Buffer>> states_;
 };
 
-using Chosen = std::vector<const Fitting::Option*>;
+using Chosen = std::vector<const BoundScheme::Option*>;
 
 // The options by which a plan compresses each gradient.
-std::vector<Chosen> chosen_by(const Works& works, size_t n_gradients) {
+std::vector<Chosen> chosen_by(const CompiledPlan& compiled, size_t n_gradients) {
   std::vector<Chosen> chosen(n_gradients);
-  for (const planning::Bucket& bucket : works.plan().buckets)
+  for (const planning::Bucket& bucket : compiled.plan().buckets)
     for (const planning::Piece& piece : bucket.pieces)
-      chosen[piece.gradient].push_back(&works.fitting().options(piece.gradient)[piece.choice]);
+      chosen[piece.gradient].push_back(
+          &compiled.bound_scheme().options(piece.gradient)[piece.choice]);
   return chosen;
 }
 
 // The route of each gradient.
-std::vector<uint32_t> routes_by(const Works& works, size_t n_gradients) {
+std::vector<uint32_t> routes_by(const CompiledPlan& compiled, size_t n_gradients) {
   std::vector<uint32_t> routes(n_gradients, PENSTOCK_ROUTE_FLAT);
-  for (const planning::Bucket& bucket : works.plan().buckets)
+  for (const planning::Bucket& bucket : compiled.plan().buckets)
     for (const planning::Piece& piece : bucket.pieces) routes[piece.gradient] = bucket.route;
   return routes;
 }
 
-// Where the mass of a gradient lies: the owners of what, on a route that has them.
-const std::vector<OwnedRange>* owners_of(const Works& works, uint32_t route, size_t gradient) {
-  return has_owners(route) ? &works.fitting().ownership(route)[gradient] : nullptr;
+// The ranks that keep the mass of a gradient: the owners of its ranges, on a route with owners.
+const std::vector<OwnedRange>* owners_of(const CompiledPlan& compiled, uint32_t route,
+                                         size_t gradient) {
+  return has_owners(route) ? &compiled.bound_scheme().ownership(route)[gradient] : nullptr;
 }
 
-// Of another plugin, or the same with a compressor that loses nothing any more: another one, or the
-// same with other options.
+// Whether the item's memory keeps nothing any more: the next memory is another plugin, or the next
+// compressor is lossless.
 bool keeps_no_more(const ItemRun& item, bool is_of_sums, const Chosen& chosen) {
   const bool was_lossless = (item.for_memory.flags & PENSTOCK_ITEM_LOSSLESS) != 0;
-  return std::any_of(chosen.begin(), chosen.end(), [&](const Fitting::Option* option) {
+  return std::any_of(chosen.begin(), chosen.end(), [&](const BoundScheme::Option* option) {
     const MemoryInstance& memory = is_of_sums ? *option->owner_memory : *option->memory;
     return memory.plugin()->record.id != item.memory->plugin()->record.id ||
            (option->is_lossless() && !was_lossless);
   });
 }
 
-// Whether an item stays where its route puts it. The first coding of `shard` keeps what `flat`
-// does.
+// Whether the state of an item stays on its ranks. The first coding of `shard` keeps the state of
+// an item where `flat` keeps it.
 class Places {
  public:
-  Places(const Works& now, const Works& next, size_t n_gradients)
+  Places(const CompiledPlan& now, const CompiledPlan& next, size_t n_gradients)
       : now_(now),
         next_(next),
         before_(routes_by(now, n_gradients)),
@@ -92,11 +94,11 @@ class Places {
   static uint32_t place(const Coding& coding, uint32_t route) {
     return coding.leg != 0 || adds_in_hosts(route) ? route : uint32_t{PENSTOCK_ROUTE_FLAT};
   }
-  const Works &now_, &next_;
+  const CompiledPlan &now_, &next_;
   const std::vector<uint32_t> before_, after_;  // the route of each gradient
 };
 
-// What is left to add, zeros where nothing is yet.
+// Makes a carry of zeros if the gradient has no carry.
 void begin_carry(Gradient& gradient) {
   if (gradient.carry.bytes() == 0) gradient.carry = Buffer(gradient.numel * sizeof(float));
   if (!gradient.has_carry && gradient.numel != 0)
@@ -104,9 +106,9 @@ void begin_carry(Gradient& gradient) {
   gradient.has_carry = true;
 }
 
-// A memory with momentum would apply a carry 1 / (1 - m) times.
+// Whether a carry bypasses the memory: a memory with momentum m would apply it 1 / (1 - m) times.
 bool goes_round(const Chosen& options) {
-  return std::any_of(options.begin(), options.end(), [](const Fitting::Option* option) {
+  return std::any_of(options.begin(), options.end(), [](const BoundScheme::Option* option) {
     const MemoryFacts& memory = option->needs.memory_facts;
     return memory.owns_momentum || memory.shifts;
   });
@@ -121,8 +123,9 @@ std::string_view bytes_of(const Gradient& gradient) {
 
 // ---- between two steps ----
 
-// `ends`: the gradients of which something ends on some rank; the plan tells it to all.
-std::vector<ItemRun*> Carries::ending_items(Works& now, const Works& next,
+// The items whose memory ends on this rank. Sets `ends` for gradients whose memory ends on some
+// rank; all ranks derive this from the plan.
+std::vector<ItemRun*> Carries::ending_items(CompiledPlan& now, const CompiledPlan& next,
                                             std::vector<bool>& ends) const {
   const std::vector<Chosen> chosen = chosen_by(next, gradients_.size());
   const Places places(now, next, gradients_.size());
@@ -133,7 +136,7 @@ std::vector<ItemRun*> Carries::ending_items(Works& now, const Works& next,
         const size_t gradient = item.gradient->index;
         if (!PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, drain) ||
             (places.stay(*coding, gradient) &&
-             !keeps_no_more(item, coding->alone, chosen[gradient])))
+             !keeps_no_more(item, coding->of_sums, chosen[gradient])))
           continue;
         ends[gradient] = true;
         if (item.encodes) ending.push_back(&item);
@@ -141,7 +144,7 @@ std::vector<ItemRun*> Carries::ending_items(Works& now, const Works& next,
   return ending;
 }
 
-Status Carries::hand_over(Works& now, const Works& next,
+Status Carries::hand_over(CompiledPlan& now, const CompiledPlan& next,
                           const std::function<Status(const Status&)>& agree) {
   std::vector<bool> ends(gradients_.size());
   const std::vector<ItemRun*> ending = ending_items(now, next, ends);
@@ -150,10 +153,11 @@ Status Carries::hand_over(Works& now, const Works& next,
   std::vector<bool> had_carry;
   for (const auto& gradient : gradients_) had_carry.push_back(gradient->has_carry);
   const Status drained = set_.engine->run([&]() -> Status {
-    for (const ItemRun* item : ending)  // what would be, staged
+    for (const ItemRun* item : ending)  // such gradients should have been staged
       if (!item->place().works_at_once())
-        return internal("what is kept of gradient '{}' lies on a device, and cannot be handed over",
-                        item->gradient->name);
+        return internal(
+            "the kept state of gradient '{}' lies on a device and cannot be handed over",
+            item->gradient->name);
     for (ItemRun* item : ending) before.emplace_back(*item);
     return drain_all(ending, ends);
   });
@@ -172,12 +176,12 @@ Status Carries::drain_all(const std::vector<ItemRun*>& ending, const std::vector
   return {};
 }
 
-// Into the gradient's carry, which the next step adds. What an owner keeps is of a sum over ranks:
-// it counts as much in the gradient of this rank alone.
+// Drains a memory into the gradient's carry, which the next step adds. An owner's memory keeps a
+// part of a sum over ranks: it counts as much in the gradient of this rank alone.
 Status Carries::drain(ItemRun& item) {
   Gradient& gradient = *item.gradient;
   penstock_item temporary = item.for_memory;
-  // Where the last step was forgotten, its work is none any more.
+  // If the last step was forgotten, its `work` is not valid any more.
   if (item.work_state != nullptr) temporary.work = *item.work_state->c();
   temporary.out.dtype = PENSTOCK_FLOAT32;
   temporary.out.data = gradient.carry.as<float>() + item.range.first;
@@ -187,8 +191,8 @@ Status Carries::drain(ItemRun& item) {
   return from_c(item.memory->table()->drain(item.memory->self(), &set_.host.exec(), items, 1));
 }
 
-// A mean stays one when it is joined again.
-Status Carries::join(const Works& next) {
+// Joining a carry again does not change it: the mean of equal carries is that carry.
+Status Carries::join(const CompiledPlan& next) {
   const std::vector<Chosen> chosen = chosen_by(next, gradients_.size());
   for (auto& gradient : gradients_) {
     if (!gradient->has_carry || gradient->numel == 0 || set_.world == 1 ||
@@ -204,7 +208,7 @@ Status Carries::join(const Works& next) {
     message.deadline_us = set_.limit_us;
     message.tag = SetContext::kTagBetweenSteps;
     PENSTOCK_TRY(set_.communication->transfer_and_wait(set_.channel(), message)
-                     .with_context(fmt::format("what was kept of gradient '{}'", gradient->name)));
+                     .with_context(fmt::format("the kept state of gradient '{}'", gradient->name)));
     divide(PENSTOCK_FLOAT32, gradient->carry.data(), gradient->numel, set_.world);
   }
   return {};
@@ -212,10 +216,10 @@ Status Carries::join(const Works& next) {
 
 // ---- the end of a step ----
 
-// A carry that nothing has taken waits for the next step: the memory that kept it is no more, and
-// nothing else would bring it back. So it does where the gradient is forgotten, and the memory with
-// it.
-void Carries::settle(Works& now, uint32_t phase, const std::vector<uint8_t>& forgotten) {
+// A carry that neither a memory nor a result has taken waits for the next step, because the memory
+// that kept it is gone. A carry of a forgotten gradient waits too, because its memory's step is
+// undone.
+void Carries::settle(CompiledPlan& now, uint32_t phase, const std::vector<uint8_t>& forgotten) {
   for (auto& bucket : now.phase(phase)) {
     const Coding& coding = *bucket->codings.front();
     for (const ItemRun& item : coding.items) {
@@ -291,18 +295,19 @@ Result<Carries::Kept> Carries::read_shards(const std::vector<SavedSet>& saved, c
   PENSTOCK_TRY(check_places(kept));
   if (n_carries != 0)
     said += fmt::format(
-        "left to add by a switch: {} gradients, taken over, their {} over ranks is what it was\n",
+        "left to add by a switch: {} gradients, taken over, their {} over ranks did not change\n",
         n_carries, to.averages ? "mean" : "sum");
   return kept;
 }
 
-// What a replaced memory left over is added by the host, which a gradient on a device never meets.
+// Refuses carries of device-resident gradients: the host adds carries, in host memory.
 Status Carries::check_places(const Kept& kept) const {
   for (size_t i = 0; i < kept.size(); ++i)
     if (kept[i].bytes() != 0 && gradients_[i]->on_device.resident != nullptr)
       return failed_precondition(
-          "the saved state of set '{}' keeps what a switch has left to add to gradient '{}', which "
-          "is worked on on {}: save one step later, or load it with the gradient on the CPU",
+          "the saved state of set '{}' keeps the values that a switch has left to add to gradient "
+          "'{}', which is device-resident on {}: save one step later, or load it with the gradient "
+          "on the CPU",
           set_.name, gradients_[i]->name, gradients_[i]->lies_on.name());
   return {};
 }

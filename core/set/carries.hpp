@@ -1,8 +1,9 @@
-// What replaced memories have left over of each gradient, to be added to the gradient of the next
-// step: how it comes about between two steps, and what becomes of it at the end of one.
+// Carries. A carry is the unsent mass of a gradient that a replaced memory still held; it is added
+// to the gradient of the next step. This class makes carries between two steps, and removes them at
+// the end of the step that used them.
 #pragma once
 
-#include "core/bucket/works.hpp"
+#include "core/bucket/compiled_plan.hpp"
 #include "core/set/saved.hpp"
 #include "core/state/resize.hpp"
 
@@ -15,48 +16,53 @@ namespace penstock {
 
 class Carries {
  public:
-  using Kept = std::vector<Buffer>;  // of each gradient, float32; empty: nothing is left over
+  using Kept = std::vector<Buffer>;  // a carry for each gradient, float32; empty: no carry
 
-  // Both outlive it.
-  Carries(SetContext& set, const Works::Gradients& gradients) : set_(set), gradients_(gradients) {}
+  // The arguments must outlive the object.
+  Carries(SetContext& set, const CompiledPlan::Gradients& gradients)
+      : set_(set), gradients_(gradients) {}
 
-  // [control] Collective. What a memory of `now` keeps becomes a carry if `next` has another memory
-  // there, loses nothing any more, or would keep it on another rank. All other memories keep
-  // theirs, by name. `agree` tells all ranks how it went on this one and fails if it failed on any;
-  // then nothing has changed.
-  Status hand_over(Works& now, const Works& next,
+  // [control] Collective. Turns the mass that a memory of `now` keeps into a carry if `next` has
+  // another memory for the gradient, compresses it without loss, or would keep the mass on another
+  // rank. All other states are kept, by name. `agree` reports the result of this rank to all ranks
+  // and fails if any rank failed; then nothing has changed.
+  Status hand_over(CompiledPlan& now, const CompiledPlan& next,
                    const std::function<Status(const Status&)>& agree);
-  // [control] Collective. Where a memory of `next` has momentum, a carry goes round it, to the
-  // result of a step, and must be equal on all ranks: it becomes their mean.
-  Status join(const Works& next);
-  // [control] After a step of `now`: a carry is gone once a memory has it, or an applied result.
-  void settle(Works& now, uint32_t phase, const std::vector<uint8_t>& forgotten);
-  // [control] Nothing is left over.
+  // [control] Collective. If the memory of `next` has momentum or a reference, the carry bypasses
+  // it and is added to the result of the step. Such a carry must be equal on all ranks, so join()
+  // replaces it by the mean over the ranks.
+  Status join(const CompiledPlan& next);
+  // [control] After a step of `now`: removes each carry that a memory has taken or that an applied
+  // result contains. forgotten[i]: not 0 if the result of gradient i was not applied.
+  void settle(CompiledPlan& now, uint32_t phase, const std::vector<uint8_t>& forgotten);
+  // [control] Drops all carries.
   void drop();
 
-  // The gradients that have one, a line each.
+  // The names of the gradients with a carry, one a line.
   std::string names() const;
 
   // ---- saved states ----
-  // Views of what each gradient has; empty: none.
+  // A view of the carry of each gradient; empty: no carry.
   std::vector<std::string_view> views() const;
   Result<Kept> read(const SavedSet& saved) const;
-  // Of the ranks of `saved`, shared out as the mass of memories is. If a gradient has a carry on
-  // some rank every rank gets one, of zeros where it has none, because the ranks of a step must
-  // agree on that.
+  // Divides the carries of all ranks in `saved` among the ranks of this run, as the mass of
+  // memories is divided. If a gradient had a carry on some rank, every rank gets a carry for it,
+  // if necessary of zeros, because the ranks of a step must agree on the gradients with a carry.
+  // Adds to `said` a line for the user.
   Result<Kept> read_shards(const std::vector<SavedSet>& saved, const Resize& to,
                            std::string& said) const;
-  // [control] From now on these; gives back those that were. Does not fail.
+  // [control] Installs `kept` and returns the previous carries. Does not fail.
   Kept replace(Kept kept);
 
  private:
-  std::vector<ItemRun*> ending_items(Works& now, const Works& next, std::vector<bool>& ends) const;
+  std::vector<ItemRun*> ending_items(CompiledPlan& now, const CompiledPlan& next,
+                                     std::vector<bool>& ends) const;
   Status drain_all(const std::vector<ItemRun*>& ending, const std::vector<bool>& ends);
   Status drain(ItemRun& item);
   Status check_places(const Kept& kept) const;
 
   SetContext& set_;
-  const Works::Gradients& gradients_;
+  const CompiledPlan::Gradients& gradients_;
 };
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
-// What a replaced memory kept reaches the parameters, also when the first steps after the switch
-// come to nothing.
+// The mass that a replaced memory kept reaches the parameters, also if the first steps after the
+// switch are forgotten or void.
 
 #include "core/set/testing.hpp"
 
@@ -97,7 +97,7 @@ TEST(Carry, IsTakenOnceByTheNextMemoryWhateverBecomesOfTheStep) {
       expect_all_mass({kKept, runtime, fate, kTwo});
 }
 
-// It travels in its own storage, where nobody looks for values that are not finite.
+// The gradient travels in its own storage, in which nothing checks for values that are not finite.
 TEST(Carry, OutlivesAForgottenStepOfAGradientThatTravelsAlone) {
   for (const Fate fate : {Fate::is_void_and_forgotten, Fate::is_forgotten})
     expect_all_mass({kNothingKept, "", fate, {{"weight", {16}}}});

@@ -7,7 +7,7 @@
 namespace penstock {
 namespace {
 
-// `all`: with what a scheduler of an older ABI would refuse.
+// `all`: includes the fields that a scheduler of an older ABI would refuse.
 penstock_measurement measurement_of(const MeasuredTimes::Means& means, uint64_t step, bool all) {
   penstock_measurement c{};
   c.struct_size = sizeof c;
@@ -39,30 +39,30 @@ Status Change::after_step() {
   return observe();
 }
 
-// ---- what was measured ----
+// ---- measurements ----
 
-// Every so many steps rank 0's scheduler sees what was measured on all ranks, and may ask for a new
-// plan.
+// Every `observe_every` steps the scheduler of rank 0 receives the measurements of all ranks, and
+// may ask for a new plan.
 Status Change::observe() {
-  Works& works = uses_.plans.works();
-  SchedulerInstance& scheduler = *works.fitting().scheduler();
+  CompiledPlan& compiled = uses_.plans.compiled();
+  SchedulerInstance& scheduler = *compiled.bound_scheme().scheduler();
   const uint32_t every = scheduler.traits().observe_every;
   if (every == 0 || set_.step.index % every != 0 ||
       !PENSTOCK_HAS_MEMBER(scheduler.table(), penstock_scheduler, observe))
     return {};
   const Sent before = uses_.traffic.total();
   PENSTOCK_ASSIGN(const MeasuredTimes::Means means,
-                  uses_.measurements.join(services_.limits.meeting_us));
+                  uses_.measurements.join(services_.limits.rendezvous_us));
   uses_.traffic.leave_out(before);
   PENSTOCK_ASSIGN(const bool wants, wants_new_plan(means));
-  uses_.measurements.begin(works);
+  uses_.measurements.begin(compiled);
   if (!wants) return {};
   PENSTOCK_TRY(measure_links());
-  return replace_works(works.shared_fitting());
+  return replace_compiled_plan(compiled.shared_bound_scheme());
 }
 
 Result<bool> Change::wants_new_plan(const MeasuredTimes::Means& means) {
-  SchedulerInstance& scheduler = *uses_.plans.works().fitting().scheduler();
+  SchedulerInstance& scheduler = *uses_.plans.compiled().bound_scheme().scheduler();
   uint32_t decision = PENSTOCK_KEEP_PLAN;
   Status status;
   if (set_.rank == 0) {
@@ -88,7 +88,7 @@ Status Change::measure_links() {
   PENSTOCK_ASSIGN(const std::vector<Channel*> levels,
                   uses_.channels.open_levels_of_first(uses_.declaration.group()));
   const Sent before = uses_.traffic.total();
-  PENSTOCK_TRY(uses_.measurements.measure_links(uses_.plans.works(), levels));
+  PENSTOCK_TRY(uses_.measurements.measure_links(uses_.plans.compiled(), levels));
   uses_.traffic.leave_out(before);
   return {};
 }
@@ -98,7 +98,7 @@ Status Change::measure_links() {
 Status Change::give_buckets(std::span<const uint32_t> buckets) {
   PENSTOCK_TRY(uses_.step.failure());
   PENSTOCK_TRY(agree_on_buckets(buckets));
-  const Works::Gradients& gradients = uses_.declaration.gradients();
+  const CompiledPlan::Gradients& gradients = uses_.declaration.gradients();
   std::vector<uint32_t> before;
   for (const auto& gradient : gradients) before.push_back(gradient->given_bucket);
   const auto give = [&](std::span<const uint32_t> given) {
@@ -107,7 +107,7 @@ Status Change::give_buckets(std::span<const uint32_t> buckets) {
   give(buckets);
   if (set_.step.index > 0) uses_.plans.keep_order_of_last_step();
   uses_.consensus.begin();
-  Status status = replace_works(uses_.plans.works().shared_fitting());
+  Status status = replace_compiled_plan(uses_.plans.compiled().shared_bound_scheme());
   if (status.ok()) return {};
   give(before);
   status = status.with_context(
@@ -119,9 +119,9 @@ Status Change::give_buckets(std::span<const uint32_t> buckets) {
   return status;
 }
 
-// What one rank finds wrong all hear of.
+// Reports an error that one rank finds to all ranks.
 Status Change::agree_on_buckets(std::span<const uint32_t> buckets) const {
-  const Works::Gradients& gradients = uses_.declaration.gradients();
+  const CompiledPlan::Gradients& gradients = uses_.declaration.gradients();
   const Group& group = uses_.declaration.group();
   const std::string topic = fmt::format("buckets of set {} at step {}", set_.name, set_.step.index);
   Status fault;
@@ -129,9 +129,10 @@ Status Change::agree_on_buckets(std::span<const uint32_t> buckets) const {
     fault =
         failed_precondition("set '{}' was not made with given buckets (GIVEN_BUCKETS)", set_.name);
   else if (buckets.size() != gradients.size())
-    fault =
-        invalid_argument("set '{}' got buckets for {} gradients, expected one for each of its {}",
-                         set_.name, buckets.size(), gradients.size());
+    fault = invalid_argument(
+        "set '{}' got buckets for {} gradients, expected a bucket for each of its "
+        "{} gradients",
+        set_.name, buckets.size(), gradients.size());
   else if (uses_.step.under_way())
     fault = failed_precondition(
         "set '{}' got other buckets in the middle of step {}: end the step first", set_.name,
@@ -143,43 +144,43 @@ Status Change::agree_on_buckets(std::span<const uint32_t> buckets) const {
   return uses_.consensus.on_text(topic, text);
 }
 
-// ---- other works ----
+// ---- another compiled plan ----
 
-// A switch takes effect at this step: new instances, a new plan; what a replaced memory kept goes
-// into the step's gradients.
+// Makes a switch that takes effect at this step: new instances, a new plan. Carries of replaced
+// memories are added to the step's gradients.
 Status Change::switch_scheme() {
-  Result<std::shared_ptr<const Fitting>> fitting =
+  Result<std::shared_ptr<const BoundScheme>> bound_scheme =
       unless_out_of_memory([&] { return uses_.fits.fit(set_.step.index); });
-  Status status = fitting.status();
+  Status status = bound_scheme.status();
   if (status.ok()) {
-    const Result<FitAdvice> advice = uses_.fits.check(*fitting.value());
+    const Result<FitAdvice> advice = uses_.fits.check(*bound_scheme.value());
     if (advice.ok()) warn(advice.value(), set_, services_.log);
     status = advice.status();
   }
   PENSTOCK_TRY(uses_.consensus.to_go_on("switch", status));
-  uses_.measurements.probe(*fitting.value());
-  return replace_works(fitting.value());
+  uses_.measurements.probe(*bound_scheme.value());
+  return replace_compiled_plan(bound_scheme.value());
 }
 
-// Succeeds on every rank or fails on every rank; where it fails, all is as it was.
-Status Change::replace_works(const std::shared_ptr<const Fitting>& fitting) {
-  PENSTOCK_ASSIGN(Plan plan, uses_.plans.agree_on_plan(*fitting));
-  Works& now = uses_.plans.works();
-  if (fitting == now.shared_fitting() && plan == now.plan()) {
+// Succeeds on every rank or fails on every rank. If it fails, the set is unchanged.
+Status Change::replace_compiled_plan(const std::shared_ptr<const BoundScheme>& bound_scheme) {
+  PENSTOCK_ASSIGN(Plan plan, uses_.plans.agree_on_plan(*bound_scheme));
+  CompiledPlan& now = uses_.plans.compiled();
+  if (bound_scheme == now.shared_bound_scheme() && plan == now.plan()) {
     now.explain(std::move(plan.explanation));
     return {};
   }
-  // What is queued of residents uses the works that go.
+  // Queued work of device-resident gradients uses the compiled plan that is replaced.
   PENSTOCK_TRY(uses_.residence.drain_residents());
-  PENSTOCK_ASSIGN(std::unique_ptr<Works> works,
-                  uses_.plans.agree_on_works(fitting, std::move(plan)));
-  PENSTOCK_TRY(hand_over(*works));
-  uses_.plans.install(std::move(works));
+  PENSTOCK_ASSIGN(std::unique_ptr<CompiledPlan> compiled,
+                  uses_.plans.agree_on_compiled_plan(bound_scheme, std::move(plan)));
+  PENSTOCK_TRY(hand_over(*compiled));
+  uses_.plans.install(std::move(compiled));
   return {};
 }
 
-Status Change::hand_over(const Works& next) {
-  PENSTOCK_TRY(uses_.carries.hand_over(uses_.plans.works(), next, [this](const Status& mine) {
+Status Change::hand_over(const CompiledPlan& next) {
+  PENSTOCK_TRY(uses_.carries.hand_over(uses_.plans.compiled(), next, [this](const Status& mine) {
     return uses_.consensus.to_go_on("end of a memory", mine);
   }));
   return uses_.carries.join(next);

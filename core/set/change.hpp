@@ -1,5 +1,5 @@
-// Changes of a set between two steps: switches of the configuration, new plans from what was
-// measured, other buckets of the frontend.
+// Changes a set between two steps: at a switch of the configuration, when measurements call for a
+// new plan, and when the frontend gives other buckets.
 #pragma once
 
 #include "core/set/carries.hpp"
@@ -16,7 +16,7 @@ namespace penstock {
 // All functions are [control] and collective.
 class Change {
  public:
-  // What a change uses of the other parts of its set.
+  // The other parts of the set that a change uses.
   struct Uses {
     const Declaration& declaration;
     Consensus& consensus;
@@ -29,24 +29,25 @@ class Change {
     Residence& residence;
     Step& step;
   };
-  // All outlive it.
+  // The arguments must outlive the object.
   Change(const SetContext& set, const Services& services, const Uses& uses)
       : set_(set), services_(services), uses_(uses) {}
 
-  // Does what is due after a step that counts. If Consensus knows that all ranks were refused the
-  // set is unchanged. Any other failure may leave this rank half changed.
+  // Makes the changes that are due after a step that counts. If Consensus has noted that all ranks
+  // refuse the change, the set is unchanged. Any other failure may leave this rank half changed.
   Status after_step();
-  // Of the frontend, one for each gradient; see penstock_set_given_buckets.
+  // Takes the frontend's buckets, a bucket number for each gradient; see
+  // penstock_set_given_buckets.
   Status give_buckets(std::span<const uint32_t> buckets);
-  // What `next` does not keep any more becomes a carry, which the next step adds.
-  Status hand_over(const Works& next);
+  // Turns the mass that `next` does not keep into carries, which the next step adds.
+  Status hand_over(const CompiledPlan& next);
 
  private:
   Status observe();
   Result<bool> wants_new_plan(const MeasuredTimes::Means& means);
   Status measure_links();
   Status switch_scheme();
-  Status replace_works(const std::shared_ptr<const Fitting>& fitting);
+  Status replace_compiled_plan(const std::shared_ptr<const BoundScheme>& bound_scheme);
   Status agree_on_buckets(std::span<const uint32_t> buckets) const;
 
   const SetContext& set_;

@@ -23,7 +23,7 @@ Status SetChannels::open(const Scheme& scheme) {
   return open_level(PENSTOCK_LEVEL_WORLD);
 }
 
-// What the legs of a level need, where it is not open yet.
+// Opens the channels that the legs of a level need, unless they are open.
 Status SetChannels::open_level(uint32_t level) {
   LevelLinks& links = set_.at(level);
   if (links.transport.channel != nullptr) return {};
@@ -51,7 +51,7 @@ Status SetChannels::open_level(uint32_t level) {
   return {};
 }
 
-// The levels that the routes of a plan go over.
+// Opens the levels that the routes of a plan use.
 Status SetChannels::open_levels_of(const Plan& plan) {
   for (const planning::Bucket& bucket : plan.buckets)
     for (const LegKind& leg : legs_of(bucket.route)) PENSTOCK_TRY(open_level(leg.level));

@@ -1,4 +1,5 @@
-// The channels that a set uses alone: of all its ranks, and of the levels that its plans go over.
+// The channels that only this set uses: the channel of all its ranks, and the channels of the
+// levels (within a host, between hosts) that the routes of its plans use.
 #pragma once
 
 #include "core/bucket/context.hpp"
@@ -13,17 +14,18 @@ namespace penstock {
 
 class SetChannels {
  public:
-  // Both outlive it.
+  // The arguments must outlive the object.
   SetChannels(SetContext& set, const Services& services) : set_(set), services_(services) {}
 
-  // [control] Collective. Opens the channel of all ranks; `scheme` is that of the first step.
+  // [control] Collective. Opens the channel of all ranks. `scheme`: the scheme of the first step.
   Status open(const Scheme& scheme);
-  // [control] Collective. What the legs of a level need, or the routes of a plan, where it is not
-  // open yet.
+  // [control] Collective. Opens the channels that the legs of a level, or the routes of a plan,
+  // need, unless they are open.
   Status open_level(uint32_t level);
   Status open_levels_of(const Plan& plan);
-  // [control] Collective over those that are in it. The channels of all ranks, of the first rank's
-  // host, and of the first ranks of all hosts, as far as this rank is in them.
+  // [control] Collective over the ranks of each channel. Returns the channel of all ranks and, if
+  // this rank belongs to them, the channel of the first rank's host and the channel of the first
+  // ranks of all hosts.
   Result<std::vector<Channel*>> open_levels_of_first(const Group& group);
   void close();  // [control]
 

@@ -1,4 +1,4 @@
-// The code path of kernels is one for all ranks, and plugins learn of it from the host.
+// All ranks use one code path of kernels, and the host passes it to plugins.
 
 #include "core/set/testing.hpp"
 

@@ -14,7 +14,7 @@ Status Consensus::to_go_on(std::string_view topic, const Status& mine) {
   PENSTOCK_ASSIGN(const auto texts,
                   services_.control.gather(
                       fmt::format("{} of set {} at step {}", topic, set_.name, set_.step.index),
-                      mine.message(), group_.ranks(), services_.limits.meeting_us));
+                      mine.message(), group_.ranks(), services_.limits.rendezvous_us));
   PENSTOCK_TRY(refused(mine));
   for (size_t r = 0; r < texts.size(); ++r)
     if (!texts[r].empty())
@@ -24,11 +24,11 @@ Status Consensus::to_go_on(std::string_view topic, const Status& mine) {
 }
 
 Status Consensus::on_text(std::string_view topic, std::string_view text) const {
-  return services_.control.agree(topic, text, group_.ranks(), services_.limits.meeting_us);
+  return services_.control.agree(topic, text, group_.ranks(), services_.limits.rendezvous_us);
 }
 
 Result<std::string> Consensus::hear_first(std::string_view topic, std::string_view mine) const {
-  return services_.control.hear_first(topic, mine, group_.ranks(), services_.limits.meeting_us);
+  return services_.control.hear_first(topic, mine, group_.ranks(), services_.limits.rendezvous_us);
 }
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
-// All ranks of a set go on, or none does: what one rank finds wrong by itself, the others would
-// never hear of.
+// Makes all ranks of a set go on, or none: an error that one rank finds alone is reported to the
+// other ranks, which could not notice it.
 #pragma once
 
 #include "core/bucket/context.hpp"
@@ -10,35 +10,36 @@
 
 namespace penstock {
 
-// All functions are [control], those that say so collective over the ranks of the set.
+// All functions are [control]. "Collective" means that every rank of the set calls the function.
 class Consensus {
  public:
-  // All outlive it. `group`: the ranks of the set.
+  // The arguments must outlive the object. `group`: the set's ranks.
   Consensus(const SetContext& set, const Services& services, const Group& group)
       : set_(set), services_(services), group_(group) {}
 
-  // Collective, while the set is made: success where `mine` is one on every rank.
+  // Collective, while the set is made. Succeeds if `mine` is a success on every rank.
   Status at_start(std::string_view stage, const Status& mine) const;
-  // Collective, between two steps. Where `mine` is an error on some rank, it fails on every rank.
+  // Collective, between two steps. Fails on every rank if `mine` is an error on any rank.
   Status to_go_on(std::string_view topic, const Status& mine);
-  // Collective. MISMATCH where the texts of the ranks are not equal.
+  // Collective. MISMATCH if the texts of the ranks are not equal.
   Status on_text(std::string_view topic, std::string_view text) const;
-  // Collective. What the first rank hands in as `mine`.
+  // Collective. Returns on every rank the text `mine` of the first rank.
   Result<std::string> hear_first(std::string_view topic, std::string_view mine) const;
 
-  // Notes that all ranks have failed alike, so that the set goes on unchanged.
+  // Notes whether `status` is a failure that all ranks share, after which the set goes on
+  // unchanged. Returns `status`.
   Status refused(Status status) {
     refused_together_ = !status.ok();
     return status;
   }
-  void begin() { refused_together_ = false; }  // a change
+  void begin() { refused_together_ = false; }  // a change begins
   bool refused_together() const { return refused_together_; }
 
  private:
   const SetContext& set_;
   const Services& services_;
   const Group& group_;
-  bool refused_together_ = false;  // the last failure was one of all ranks
+  bool refused_together_ = false;  // all ranks shared the last failure
 };
 
 }  // namespace penstock

@@ -12,7 +12,7 @@ Status Declaration::take_ranks(const penstock_set_declaration& declaration) {
   set_.name = view(declaration.name);
   if (set_.name.empty()) return invalid_argument("a set needs a name");
   if (declaration.ranks == nullptr && declaration.n_ranks != 0)
-    return invalid_argument("set '{}' has {} ranks, and no list of them", set_.name,
+    return invalid_argument("set '{}' has {} ranks, but its list of ranks is missing", set_.name,
                             declaration.n_ranks);
   Result<Group> group = services_.world.subset({declaration.ranks, declaration.n_ranks});
   PENSTOCK_TRY(group.status().with_context(fmt::format("set '{}'", set_.name)));
@@ -38,21 +38,21 @@ Status Declaration::take_scheme(std::string_view scheme) {
                                             "/", options));
   const CollectiveInstance& transport = services_.transports.world();
   const std::string_view id =
-      transport.plugin() == nullptr ? kLentCollective : transport.plugin()->record.id;
+      transport.plugin() == nullptr ? kBorrowedCollective : transport.plugin()->record.id;
   config_.settle_transport(transport.name(), std::string(id.substr(id.find('/') + 1)));
   return check_config(config_, services_.registry);
 }
 
 void Declaration::fill_context() {
   set_.take_group(group_);
-  // Sets of some ranks have no order with those of others: theirs go through host memory.
+  // Only a set of all ranks has direct messages: sets of different ranks have no common order.
   set_.on_device.between = &services_.between_devices;
   if (set_.world == services_.world.size())
     set_.at(services_.between_devices.level).direct.channel = services_.between_devices.channel;
   set_.communication = &services_.communication;
   set_.engine = &services_.engine;
   set_.timeline = &services_.timeline;
-  // The last resort: that a rank does not come is noticed before, and said by name.
+  // The last resort: Control notices and names a missing rank before this limit.
   const TimeLimits& limits = services_.limits;
   set_.limit_us = limits.busy_us == 0 ? 0 : limits.busy_us + limits.deadline_us;
   set_.calls = &services_.activity.engine;
@@ -72,7 +72,7 @@ Result<uint32_t> Declaration::owner_of(const penstock_gradient_declaration& grad
   const auto found = std::find(group_.ranks().begin(), group_.ranks().end(), gradient.owner);
   if (found == group_.ranks().end())
     return invalid_argument(
-        "gradient '{}' belongs to rank {}, which is not one of the {} ranks of set '{}'",
+        "gradient '{}' belongs to rank {}, which is not among the {} ranks of set '{}'",
         view(gradient.name), gradient.owner, set_.world, set_.name);
   return static_cast<uint32_t>(found - group_.ranks().begin());
 }
@@ -125,7 +125,7 @@ Status Declaration::compare() const {
   text += fmt::format("frontend flags {:#x}\n", flags_);
   PENSTOCK_ASSIGN(std::string scheme, agreement_text(config_, services_.registry));
   return services_.control
-      .agree("set " + set_.name, text + scheme, group_.ranks(), services_.limits.meeting_us)
+      .agree("set " + set_.name, text + scheme, group_.ranks(), services_.limits.rendezvous_us)
       .with_context(fmt::format("set '{}'", set_.name));
 }
 

@@ -1,8 +1,8 @@
-// What a set is made of: what a frontend declares of it is checked here, and compared with the
+// The frontend's declaration of a set: checked here, and compared with the declarations of the
 // other ranks.
 #pragma once
 
-#include "core/bucket/works.hpp"
+#include "core/bucket/compiled_plan.hpp"
 #include "core/set/services.hpp"
 
 #include <penstock/runtime.h>
@@ -12,21 +12,21 @@ namespace penstock {
 // All functions are [control].
 class Declaration {
  public:
-  // Both outlive it.
+  // The arguments must outlive the object.
   Declaration(SetContext& set, const Services& services) : set_(set), services_(services) {}
 
-  // Takes name and ranks first, so that a later error can be told to the other ranks.
+  // Takes name and ranks first, so that a later error can be reported to the other ranks.
   Status take_ranks(const penstock_set_declaration& declaration);
-  // Takes all else, and fills in the context that the set's buckets share.
+  // Takes the rest, and fills in the context that the set's buckets share.
   Status take(const penstock_set_declaration& declaration);
-  // Collective. MISMATCH where the ranks of the set have declared it differently.
+  // Collective. MISMATCH if the ranks of the set have declared it differently.
   Status compare() const;
 
   const Group& group() const { return group_; }
   const Config& config() const { return config_; }
-  const Works::Gradients& gradients() const { return gradients_; }
+  const CompiledPlan::Gradients& gradients() const { return gradients_; }
   std::vector<const DeclaredGradient*> declared() const;
-  // PENSTOCK_SET_*, of the frontend.
+  // The flags PENSTOCK_SET_* of the frontend.
   uint32_t flags() const { return flags_; }
   bool has(uint32_t flag) const { return (flags_ & flag) != 0; }
   void set_flags(uint32_t flags) { flags_ = flags; }
@@ -41,7 +41,7 @@ class Declaration {
   const Services& services_;
   Group group_;
   Config config_;
-  Works::Gradients gradients_;
+  CompiledPlan::Gradients gradients_;
   uint32_t flags_ = 0;
 };
 

@@ -1,6 +1,5 @@
-// Ranks whose gradients become ready in other orders, after random delays, and now and then not at
-// all: under cycles that are planned from measured times in the middle of it every step ends, with
-// the right means.
+// Ranks whose gradients become ready in different orders, after random delays, and sometimes not
+// at all. Plans are made from measured times meanwhile. Every step ends, with the right means.
 
 #include "core/set/training_testing.hpp"
 
@@ -22,8 +21,8 @@ using testing::with_ranks;
 constexpr uint32_t kRanks = 4;
 constexpr size_t kGradients = 8;
 
-// What a rank has in a step: its gradients in its own order; one that is left out counts as zero.
-// Every rank can tell what the others have, so that it knows the mean.
+// The gradients of a rank in a step, in its own order; a missing gradient counts as zero. Every
+// rank can compute the gradients of the other ranks, so that it knows the mean.
 struct Step {
   std::vector<size_t> order;
   std::vector<bool> taken = std::vector<bool>(kGradients, true);

@@ -1,4 +1,4 @@
-// What a rank gets when the run is given up while it computes: one error, with its own code, once.
+// The error of a rank if the run is given up while it computes: one error, with its own code, once.
 #include "core/set/testing.hpp"
 
 #include <filesystem>
@@ -64,7 +64,7 @@ TEST(Failure, IsLoggedOnceWhateverTheNumberOfBuckets) {
   EXPECT_EQ(count(log, "error [1/2] runtime: the disk is full"), 1u) << log;
 }
 
-// Opens as many ranks as there are schemes; body gets what came of it.
+// Opens as many ranks as there are schemes; `body` gets the results of opening.
 void open_each(const std::vector<std::string>& schemes, const std::string& hub,
                const std::function<void(Result<RuntimeHandle>& runtime, uint32_t rank)>& body) {
   std::vector<std::thread> threads;

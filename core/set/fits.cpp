@@ -7,19 +7,19 @@
 
 namespace penstock {
 
-Result<std::shared_ptr<const Fitting>> Fits::fit(uint64_t at) const {
+Result<std::shared_ptr<const BoundScheme>> Fits::fit(uint64_t at) const {
   const Scheme scheme = declaration_.config().at_step(at);
-  return Fitting::make(scheme, choose(scheme, declaration_.declared()), services_.registry,
-                       {.world = set_.world,
-                        .owners_per_host = set_.owners_per_host,
-                        .forward_waits = declaration_.has(PENSTOCK_SET_DEFERRED_UPDATE),
-                        .buckets_are_given = declaration_.has(PENSTOCK_SET_GIVEN_BUCKETS),
-                        .results_at_owners = declaration_.has(PENSTOCK_SET_RESULT_AT_OWNER),
-                        .calls = set_.planning_calls,
-                        .set = set_.name});
+  return BoundScheme::make(scheme, choose(scheme, declaration_.declared()), services_.registry,
+                           {.world = set_.world,
+                            .owners_per_host = set_.owners_per_host,
+                            .forward_waits = declaration_.has(PENSTOCK_SET_DEFERRED_UPDATE),
+                            .buckets_are_given = declaration_.has(PENSTOCK_SET_GIVEN_BUCKETS),
+                            .results_at_owners = declaration_.has(PENSTOCK_SET_RESULT_AT_OWNER),
+                            .calls = set_.planning_calls,
+                            .set = set_.name});
 }
 
-Result<FitAdvice> Fits::check(const Fitting& fitting) const {
+Result<FitAdvice> Fits::check(const BoundScheme& bound_scheme) const {
   FitInput input;
   const CollectiveInstance& transport = services_.transports.world();
   input.transport = collective_facts(transport.name(), transport.traits());
@@ -28,7 +28,7 @@ Result<FitAdvice> Fits::check(const Fitting& fitting) const {
       const CollectiveInstance& own = services_.transports.at(level);
       input.of_level[level] = collective_facts(own.name(), own.traits());
     }
-  const uint32_t level = level_of_owners(fitting.scheme().route);
+  const uint32_t level = level_of_owners(bound_scheme.scheme().route);
   if (const Channel* direct = set_.at(level).direct.channel; direct != nullptr)
     input.between_devices =
         collective_facts(services_.transports.for_devices()->name(), direct->traits);
@@ -38,7 +38,7 @@ Result<FitAdvice> Fits::check(const Fitting& fitting) const {
   input.frontend = declaration_.flags();
   input.deterministic = services_.config.runtime().deterministic;
   input.arena_limit_bytes = services_.config.runtime().arena_limit_mb << 20;
-  fitting.describe(input);
+  bound_scheme.describe(input);
   const RegistryOffers offers(services_.registry, set_.planning_calls);
   input.offers = &offers;
   return check_fit(input);
@@ -48,9 +48,9 @@ Result<std::vector<SchemeStage>> Fits::all_stages() const {
   std::vector<SchemeStage> stages;
   for (uint64_t stage : declaration_.config().stages()) {
     const auto fits = [&]() -> Status {
-      PENSTOCK_ASSIGN(const auto fitting, fit(stage));
-      PENSTOCK_ASSIGN(const FitAdvice advice, check(*fitting));
-      stages.push_back({stage, fitting});
+      PENSTOCK_ASSIGN(const auto bound_scheme, fit(stage));
+      PENSTOCK_ASSIGN(const FitAdvice advice, check(*bound_scheme));
+      stages.push_back({stage, bound_scheme});
       if (stage == 0) warn(advice, set_, services_.log);  // others when they are in force
       return {};
     };
@@ -63,7 +63,7 @@ Result<std::vector<SchemeStage>> Fits::all_stages() const {
 std::vector<StageTraffic> Fits::traffic_of(const std::vector<SchemeStage>& stages) const {
   std::vector<StageTraffic> traffic;
   for (const SchemeStage& stage : stages)
-    traffic.push_back(stage.fitting->traffic(channels_.carriers(), stage.first_step));
+    traffic.push_back(stage.bound_scheme->traffic(channels_.carriers(), stage.first_step));
   return traffic;
 }
 

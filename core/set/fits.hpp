@@ -1,5 +1,5 @@
-// Whether what a configuration says fits a set: the fittings of its stages, and what is checked of
-// them against transports and frontend.
+// Checks whether a configuration fits a set: binds the scheme of each stage to the gradients, and
+// checks the bound scheme against transports and frontend.
 #pragma once
 
 #include "core/fit/residence.hpp"
@@ -15,17 +15,18 @@ namespace penstock {
 // All functions are [control].
 class Fits {
  public:
-  // All outlive it.
+  // The arguments must outlive the object.
   Fits(const SetContext& set, const Services& services, const Declaration& declaration,
        const SetChannels& channels)
       : set_(set), services_(services), declaration_(declaration), channels_(channels) {}
 
-  // What the configuration makes of the gradients from step `at` on.
-  Result<std::shared_ptr<const Fitting>> fit(uint64_t at) const;
-  Result<FitAdvice> check(const Fitting& fitting) const;
-  // All stages before the first step: what does not fit must not show in the middle of a run.
+  // Binds the scheme that is in force from step `at` on to the gradients.
+  Result<std::shared_ptr<const BoundScheme>> fit(uint64_t at) const;
+  Result<FitAdvice> check(const BoundScheme& bound_scheme) const;
+  // Binds and checks all stages before the first step, so that a misfit does not show in the
+  // middle of a run.
   Result<std::vector<SchemeStage>> all_stages() const;
-  // What each of them sends.
+  // The planned traffic of each stage.
   std::vector<StageTraffic> traffic_of(const std::vector<SchemeStage>& stages) const;
 
  private:

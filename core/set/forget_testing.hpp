@@ -1,4 +1,4 @@
-// For tests: runs with steps that are thrown away, against the same runs without them.
+// For tests: compares runs in which some steps are forgotten with runs without such steps.
 #pragma once
 
 #include "core/set/testing.hpp"
@@ -23,7 +23,7 @@ inline const std::vector<testing::GradientShape> kShapes{
     {"first", {24, 16}}, {"bias", {24}}, {"second", {9, 40}}, {"empty", {0}}, {"last", {33}}};
 inline constexpr uint64_t kSteps = 7;
 
-// `draw`: of the step, or a number of its own for one that is thrown away.
+// `draw`: the number of the step, or an unused number for a step that is forgotten.
 inline Values gradients_of(uint32_t rank, uint64_t draw) {
   Values gradients;
   for (size_t g = 0; g < kShapes.size(); ++g) {
@@ -45,7 +45,8 @@ inline void PrintTo(const NamedScheme& scheme, std::ostream* out) {
 
 // ---- a run with steps that are forgotten, and one without ----
 
-// Ready, but for what this rank has not computed: that is told to be absent, or left out.
+// Runs a step without ending it. Gradients in `absent` are handed in as absent, gradients in
+// `left_out` are not handed in.
 inline Status run_to_its_end(Set& set, Values& gradients, const std::set<size_t>& absent = {},
                              const std::set<size_t>& left_out = {}) {
   for (size_t g = gradients.size(); g-- > 0;) {
@@ -58,7 +59,7 @@ inline Status run_to_its_end(Set& set, Values& gradients, const std::set<size_t>
   return set.wait_all();
 }
 
-// As many as the number of the step says, of every kind; the state is what it was after each.
+// Runs and forgets `step` % 3 steps, of different kinds. Checks that none changes the saved state.
 inline void forget_some(Set& set, uint32_t size, uint32_t rank, uint64_t step) {
   std::string before;
   ASSERT_OK(set.save(before));
@@ -86,9 +87,9 @@ inline void forget_some(Set& set, uint32_t size, uint32_t rank, uint64_t step) {
 
 struct Trace {
   std::vector<std::vector<Values>> results;     // [rank][step], of the steps that count
-  std::vector<std::vector<std::string>> saved;  // after each of them
+  std::vector<std::vector<std::string>> saved;  // the state after each of these steps
   uint64_t forgotten = 0;
-  std::string refused;  // why there is no such set
+  std::string refused;  // why the scheme was refused; empty: it was not
 };
 
 inline Trace run(const NamedScheme& scheme, uint32_t size, bool forgets) {
@@ -126,7 +127,8 @@ inline bool same_bits(const Values& a, const Values& b) {
   return true;
 }
 
-// Without a word where both runs refuse the scheme; `refused` says why.
+// Checks that forgotten steps change neither results nor states. `refused`, if given, receives the
+// reason why the scheme is refused; the test then passes.
 inline void expect_no_trace(const NamedScheme& scheme, uint32_t size,
                             std::string* refused = nullptr) {
   const Trace plain = run(scheme, size, false), forgetful = run(scheme, size, true);
@@ -134,7 +136,7 @@ inline void expect_no_trace(const NamedScheme& scheme, uint32_t size,
   if (!plain.refused.empty() && refused != nullptr) return;
   ASSERT_EQ(plain.refused, "");
   EXPECT_EQ(plain.forgotten, 0u);
-  EXPECT_EQ(forgetful.forgotten, 6u);  // of seven steps, with none, one or two before each
+  EXPECT_EQ(forgetful.forgotten, 6u);  // none, one or two before each of seven steps
   for (uint32_t rank = 0; rank < size; ++rank) {
     ASSERT_EQ(forgetful.results[rank].size(), kSteps) << scheme.name;
     for (uint64_t step = 0; step < kSteps; ++step) {

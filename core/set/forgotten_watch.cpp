@@ -17,8 +17,8 @@ Result<bool> ForgottenWatch::ends_patience(bool counts, const StateStore& states
   if (limit != 0 && in_a_row_ >= limit) {
     services_.log.write(
         LogLevel::warning, "set",
-        fmt::format("set '{}': the results of {} steps running were thrown away, so "
-                    "what memories keep was let go ([runtime] forget_limit = {})",
+        fmt::format("set '{}': the results of {} successive steps were thrown away, so the "
+                    "memories were cleared ([runtime] forget_limit = {})",
                     set_.name, in_a_row_, limit));
     return true;
   }
@@ -35,9 +35,10 @@ Status ForgottenWatch::warn(const StateStore& states) {
   services_.log.write(
       LogLevel::warning, "set",
       fmt::format("set '{}': the results of the last {} steps were all thrown away. On rank {} "
-                  "memories keep a norm of {:.3g} from earlier steps{}. If that is what a limit on "
-                  "the norm stops, it will not go by itself: call let_go() of the state or the "
-                  "optimizer on every rank, or set [runtime] forget_limit = {}",
+                  "memories keep a norm of {:.3g} from earlier steps{}. If a limit on the norm "
+                  "rejects the steps because of this, the memories will not shrink by themselves: "
+                  "call let_go() of the state or the optimizer on every rank, or set [runtime] "
+                  "forget_limit = {}",
                   set_.name, kMany, set_.rank, std::sqrt(kept),
                   gradient > 0 ? fmt::format("; the norm of this step's gradient was {:.3g}",
                                              std::sqrt(gradient))

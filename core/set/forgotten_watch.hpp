@@ -1,6 +1,6 @@
-// Notices a guard of the application, as a limit on the norm, that rejects every step. A forgotten
-// step leaves nothing in the memories; but what an earlier step has left there comes again in each
-// step that follows, and the guard may reject them all for ever.
+// Notices that a guard of the application, such as a limit on the norm, rejects every step. A
+// forgotten step leaves nothing in the memories. But the mass that an earlier step has left there
+// returns in each following step, so that the guard may reject all steps for ever.
 #pragma once
 
 #include "core/bucket/context.hpp"
@@ -13,14 +13,14 @@ namespace penstock {
 
 class ForgottenWatch {
  public:
-  // Both outlive it.
+  // The arguments must outlive the object.
   ForgottenWatch(SetContext& set, const Services& services) : set_(set), services_(services) {}
 
-  // [control] After a step. `counts`: some gradient of it was applied. True if so many steps in a
-  // row were forgotten that what memories keep is to be dropped ([runtime] forget_limit). Each rank
-  // warns once before that.
+  // [control] After a step. `counts`: some gradient of the step was applied. True if
+  // [runtime] forget_limit steps in a row were forgotten: the caller must then drop the mass in the
+  // memories. After 8 such steps each rank with mass in its memories warns, once.
   Result<bool> ends_patience(bool counts, const StateStore& states);
-  // What memories keep was dropped.
+  // The mass in the memories was dropped.
   void begin_again() { in_a_row_ = 0; }
 
  private:

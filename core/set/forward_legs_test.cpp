@@ -1,4 +1,4 @@
-// How many legs that wait for the next forward are let go at once, and in which order.
+// The order of legs that wait for the next forward, and how many are launched at once.
 
 #include "core/set/testing.hpp"
 
@@ -14,7 +14,7 @@ using testing::with_ranks;
 
 constexpr uint64_t kSmall = ForwardLegs::kFirstBytes / 2;
 
-// Buckets without jobs: launching them is all that can be seen.
+// Buckets without jobs: a test sees only their launch.
 class ForwardLegsTest : public ::testing::Test {
  protected:
   void arm(const std::vector<uint64_t>& bytes) {
@@ -25,7 +25,7 @@ class ForwardLegsTest : public ::testing::Test {
     }
     legs_.arm(in_order_);
   }
-  // Which of them have been launched.
+  // The buckets that have been launched.
   std::string launched() const {
     std::string result;
     for (const BucketRun& bucket : buckets_) result += bucket.launched.load() ? 'x' : '.';

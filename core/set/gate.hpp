@@ -1,5 +1,5 @@
-// The gate of a set that does not know yet whether its ranks go on from equal states: buckets wait
-// before it.
+// The gate of a set. While the set does not know whether its ranks go on from equal states, the
+// gate is shut and buckets wait before it.
 #pragma once
 
 #include <functional>
@@ -10,22 +10,23 @@ namespace penstock {
 
 class BucketRun;
 
-// All calls exclude each other: whoever has one sees to that.
+// Calls must exclude each other: Step makes them with its lock held.
 class Gate {
  public:
-  // Shuts it. `ask` is called once, when there is a bucket to hold.
+  // Shuts the gate. `ask` is to be called once, when the first bucket is held.
   void shut(std::function<void()> ask) {
     is_shut_ = true;
     ask_ = std::move(ask);
   }
-  // False where the bucket is held now.
+  // False if the gate is shut: the bucket is held now.
   bool lets_pass(BucketRun& bucket) {
     if (is_shut_) held_.push_back(&bucket);
     return !is_shut_;
   }
-  // What to call now, without a lock: where the run was given up the answer comes on this thread.
+  // Returns `ask`, once. The caller must call it without a lock, because the answer comes on this
+  // thread if the run was given up.
   std::function<void()> take_question() { return std::exchange(ask_, nullptr); }
-  // Opens it: those that were held.
+  // Opens the gate and returns the buckets that were held.
   std::vector<BucketRun*> open() {
     is_shut_ = false;
     ask_ = nullptr;

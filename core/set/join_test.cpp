@@ -1,5 +1,5 @@
-// Ranks whose data ends before that of the others: what they add, what they keep, and how all go
-// on.
+// Ranks whose data ends earlier than the data of the other ranks: their contribution, their
+// memories' states, and how all ranks go on.
 
 #include "core/set/training_testing.hpp"
 #include "tests/support/worlds.hpp"

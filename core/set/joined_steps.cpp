@@ -11,11 +11,11 @@ Status JoinedSteps::begin_with_zeros(uint64_t number, std::string_view facts) {
 Status JoinedSteps::end(uint64_t number, std::string_view forgotten) {
   PENSTOCK_TRY(catch_up(number));
   if (set_.attempt != number) return {};
-  return step_end_.end_as_told(forgotten);
+  return step_end_.end_as_notified(forgotten);
 }
 
-// Steps that the others ended before they knew that somebody has joined had no message of theirs to
-// wait for.
+// Ends, as applied, the steps that the other ranks ended before they knew that this rank has
+// joined: no notification of their end comes.
 Status JoinedSteps::catch_up(uint64_t number) {
   while (set_.attempt < number) PENSTOCK_TRY(step_end_.end(PENSTOCK_STEP_APPLIED));
   return {};

@@ -1,5 +1,5 @@
-// The steps of others, in which a rank takes part that has joined: its data is at an end, and every
-// gradient of it is zero.
+// The steps in which a joined rank takes part (Horovod's join): its data has ended, and all its
+// gradients are zero, but other ranks go on.
 #pragma once
 
 #include "core/set/step_end.hpp"
@@ -10,17 +10,19 @@ namespace penstock {
 
 class JoinedSteps {
  public:
-  // All outlive it.
+  // The arguments must outlive the object.
   JoinedSteps(SetContext& set, Step& step, StepEnd& step_end)
       : set_(set), step_(step), step_end_(step_end) {}
 
-  // [application] Others have begun the step of this number (attempt): every gradient is zero here.
-  // Does not wait for it. It first ends earlier steps that are still open, as applied. It does
-  // nothing if a step is under way, or this rank is past that step.
+  // [application] Other ranks have begun step `number` (an attempt: forgotten steps count too).
+  // Begins it here with zero gradients and with the rates in `facts`, and does not wait for it. It
+  // first ends earlier steps that are still open, as applied. It does nothing if a step is under
+  // way or this rank is past that step.
   Status begin_with_zeros(uint64_t number, std::string_view facts);
-  // [application] The same for the end of that step, as its end was told; waits for it.
+  // [application] Other ranks have ended that step: ends it here with their outcome `forgotten`,
+  // one byte for each gradient. Waits for the step.
   Status end(uint64_t number, std::string_view forgotten);
-  // [any] Another rank has joined: it hears of the step under way.
+  // [any] Another rank has joined: notifies it of the step under way.
   void tell_where() { step_.tell_where(); }
   bool under_way() const { return step_.under_way(); }
 

@@ -1,5 +1,4 @@
-// What memories keep after steps that are void, forgotten, summed, or that have a switch behind
-// them.
+// The states of memories after steps that are void, forgotten or summed, or that follow a switch.
 
 #include "core/set/testing.hpp"
 
@@ -53,7 +52,8 @@ TEST(Kept, AnInfinityIsNotKeptInTheMomentumOfALoneDenseGradient) {
   expect_momentum_to_survive("[memory.dgc]\nclipping = \"norm\"\nclip = 2\n");
 }
 
-// What took effect in three steps of gradients, then in two of zeros, less what came in.
+// Checks that the results of three steps with gradients and two steps with zeros add up to the
+// gradients.
 void expect_nothing_missing_after(const std::string& compressor, const std::string& before,
                                   const std::string& after) {
   const std::string tables = fmt::format(
@@ -86,7 +86,7 @@ TEST(Kept, AnOptionThatMakesACompressorLosslessBringsOutWhatWasKept) {
                                "minimum_compression_rate = 100");
 }
 
-// A switch of something else, in the middle, is no end of the momentum.
+// A switch that keeps the memory does not end its momentum.
 TEST(Kept, ASwitchBetweenLosslessCompressorsKeepsTheMomentum) {
   const std::string tables =
       "[compressor.powersgd]\nminimum_compression_rate = 100\n"

@@ -1,4 +1,4 @@
-// What ranks do about steps that are thrown away, one after the other, and about ranks that differ.
+// The reaction to many forgotten steps in a row, and to ranks whose outcomes differ.
 #include "core/set/testing.hpp"
 
 namespace penstock::testing {
@@ -24,7 +24,7 @@ std::string saved(Set& set) {
   return bytes;
 }
 
-// What the next step sends of a gradient of zeros: what is kept.
+// The result of the next step with a gradient of zeros: the mass in the memory.
 float largest_kept(Set& set) {
   auto zeros = gradient_of(0);
   EXPECT_TRUE(run_step(set, zeros).ok());
@@ -105,7 +105,7 @@ TEST(ForgottenSteps, LeaveNoTraceInWhatIsSaved) {
   });
 }
 
-// By gathered messages the rank is named, by sums that there is another one.
+// With gathered messages the error names the other rank; with sums it says only "another rank".
 TEST(RanksThatDiffer, AreToldWithTheNextMessage) {
   const std::string sums =
       scheme_text("compressor = \"powersgd\"\nmemory = \"residual\"",

@@ -1,4 +1,4 @@
-// Many ranks: what passes through rank 0 grows with their number, not with its square. Counted, at
+// Many ranks: the traffic through rank 0 grows with their number, not with its square. Counted with
 // 256 ranks that are threads of this process.
 
 #include "core/set/testing.hpp"
@@ -14,8 +14,8 @@ namespace {
 using testing::make_set;
 using testing::with_ranks;
 
-// Where a sanitizer watches, 256 ranks on a few cores hear nothing of each other for so long that
-// they take each other for dead.
+// Under a sanitizer, 256 ranks on a few cores receive nothing from each other for so long that they
+// take each other for dead.
 constexpr uint32_t kRanks = test::kSanitized ? 32 : 256;
 constexpr size_t kGradients = 161;  // as many as ResNet-50 has
 

@@ -19,7 +19,7 @@ void Outcome::optimizer(std::span<const uint64_t> gradients, std::span<const uin
     gradient.is_inside = moment == Moment::begins;
     if (!has_results) continue;
     const bool is_gone = !gone.empty() && gone[i] != 0;
-    // What was used stays used, whatever comes later.
+    // A used result stays used, even if later reports differ.
     if (moment == Moment::leaves_out && !gradient.was_used)
       gradient.fate = Fate::forgotten;
     else if (gradient.fate == Fate::open)
@@ -37,7 +37,7 @@ void Outcome::results_gone(std::span<const uint8_t> gone) {
   }
 }
 
-// Where no optimizer is known, who looks may find one.
+// A gradient without a known optimizer is open too, because the frontend's inspection may find one.
 bool Outcome::is_open() const {
   return std::any_of(gradients_.begin(), gradients_.end(), [](const Seen& gradient) {
     return gradient.fate == Fate::open && !gradient.is_inside && !gradient.looked_at;

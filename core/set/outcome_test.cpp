@@ -1,4 +1,4 @@
-// What became of a step's results: the rules of runtime.h, one by one.
+// The outcome of a step's results: the rules of runtime.h, one by one.
 #include "core/set/outcome.hpp"
 
 #include <gtest/gtest.h>
@@ -127,7 +127,7 @@ TEST_F(Outcomes, ThatAreStillThereAreApplied) {
   EXPECT_EQ(forgotten(), (Flags{0, 0, 0}));
 }
 
-// Who changes parameters in another way than by an optimizer that is seen may well clear gradients.
+// A program that changes parameters without a visible optimizer may clear gradients.
 TEST_F(Outcomes, OfGradientsWithoutAnOptimizerAreNotLookedFor) {
   is_known(both);
   outcome.results_gone(Flags{1, 1, 1});

@@ -14,7 +14,7 @@ std::string_view bytes_of(std::span<const uint64_t> numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()};
 }
 
-// What each rank told of its parameters, in order of ranks.
+// The checksums that the ranks sent of their parameters, in order of ranks.
 class Told {
  public:
   Told(const std::vector<std::string>& texts, const std::vector<uint32_t>& ranks)
@@ -40,7 +40,7 @@ class Told {
   const std::vector<uint32_t>& ranks_;
 };
 
-constexpr size_t kNamed = 8;  // ranks, or parameters; the others are many
+constexpr size_t kNamed = 8;  // the most ranks or parameters that a message names
 
 std::string named(const std::vector<uint32_t>& ranks) {
   const size_t n = std::min(ranks.size(), kNamed);
@@ -60,7 +60,7 @@ std::string those_of(std::span<const penstock_str> names, const std::vector<size
 
 }  // namespace
 
-// As long as an operation would wait: a rank may still be reading its data.
+// Waits as long as an operation waits, because a rank may still be reading its data.
 Result<std::vector<std::string>> Parameters::hear_all(std::string_view topic,
                                                       std::string text) const {
   OperationRequest request;
@@ -70,7 +70,7 @@ Result<std::vector<std::string>> Parameters::hear_all(std::string_view topic,
   request.holds = set_.name;
   request.if_joined = OperationRequest::IfJoined::refused;
   using Answer = std::pair<Status, std::vector<std::string>>;
-  // Shared, for the answer of a run that is given up may come late.
+  // Shared, because the answer of a run that is given up may come late.
   const auto promise = std::make_shared<std::promise<Answer>>();
   auto answer = promise->get_future();
   const uint64_t id =
@@ -95,14 +95,18 @@ Status Parameters::compare(std::span<const penstock_str> names, std::span<const 
   const Told told(texts, group_.ranks());
   if (!told.are_as_many())
     return mismatch(
-        "set '{}': check_parameters, or the list of parameters, is not the same on every rank: "
-        "this one compares {}",
+        "set '{}': check_parameters, or the list of parameters, is not equal on all ranks: this "
+        "rank compares {} parameters",
         set_.name, names.size());
   std::vector<size_t> differing;
   for (size_t i = 0; i < names.size(); ++i)
     if (!told.are_equal(i)) differing.push_back(i);
-  // Equal numbers in texts that differ as a whole: never, unless somebody sent something else.
-  if (differing.empty()) return internal("set '{}': parameters differ, and none does", set_.name);
+  // The hashes differ but no checksum does: impossible, unless a rank sent other data.
+  if (differing.empty())
+    return internal(
+        "set '{}': the parameters differ as a whole, but no "
+        "single parameter differs",
+        set_.name);
   const std::string found = fmt::format(
       "parameter {} differs between ranks at the first step: rank {} the values of rank {} ({}). "
       "{}",

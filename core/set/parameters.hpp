@@ -1,6 +1,6 @@
-// Compares the parameters with which ranks begin: with others each rank would train a model of its
-// own, and nothing would ever say so. Some programs want that, so a difference is an error only if
-// they ask for it.
+// Compares the parameters with which ranks begin. If they differ, each rank trains a model of its
+// own, and nothing ever reports it. Some programs want that, so a difference is an error only if
+// the program asks for it.
 #pragma once
 
 #include "core/bucket/context.hpp"
@@ -17,7 +17,7 @@ namespace penstock {
 
 class Parameters {
  public:
-  // All outlive it. `group`: the ranks of the set.
+  // The arguments must outlive the object. `group`: the ranks of the set.
   Parameters(const SetContext& set, const Services& services, const Group& group)
       : set_(set), services_(services), group_(group) {}
 

@@ -1,4 +1,4 @@
-// Parameters that differ between ranks are found before the first step, and told on every rank.
+// Parameters that differ between ranks are found before the first step, and reported on every rank.
 
 #include "core/set/training_testing.hpp"
 
@@ -27,7 +27,7 @@ Status compare(Set& set, const std::vector<std::string>& names,
   return set.compare_parameters(views, checksums, kAdvice);
 }
 
-// What each rank hears that has these checksums of "a", "b" and "c".
+// The answer on each rank, if the ranks have these checksums of "a", "b" and "c".
 std::vector<std::string> told(const std::vector<std::vector<uint64_t>>& of_ranks,
                               const std::string& asked = "error") {
   std::vector<std::string> messages(of_ranks.size());
@@ -87,7 +87,7 @@ TEST(Parameters, AreNotComparedWhereTheRunSaysOff) {
 
 TEST(Parameters, ThatOnlySomeRanksCompareAreRefusedOnAll) {
   for (const std::string& message : told({{1, 2, 3}, {}, {1, 2, 3}}))
-    EXPECT_NE(message.find("is not the same on every rank"), std::string::npos) << message;
+    EXPECT_NE(message.find("is not equal on all ranks"), std::string::npos) << message;
 }
 
 TEST(Parameters, OfManyRanksAreToldByTheFirstThatDiffer) {
@@ -106,7 +106,8 @@ TEST(Parameters, AreNotComparedInTheMiddleOfAStep) {
     ASSERT_OK((*set)->gradient_ready(0, testing::view_of(gradients[0])));
     const Status status = compare(**set, {"a"}, {1});
     EXPECT_EQ(status.code(), Code::failed_precondition);
-    EXPECT_NE(status.message().find("step 0 is under way"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("step 0 is in progress"), std::string::npos)
+        << status.message();
     ASSERT_OK((*set)->gradient_ready(1, testing::view_of(gradients[1])));
     ASSERT_OK((*set)->wait_all());
     ASSERT_OK((*set)->step_end(true));
@@ -114,7 +115,7 @@ TEST(Parameters, AreNotComparedInTheMiddleOfAStep) {
   });
 }
 
-// What each gradient of ones comes to is its learning rate.
+// The result of each gradient of ones is its learning rate.
 TEST(LearningRates, OfAllGradientsAreToldAtOnceAndNoNumberLeavesOneAsItWas) {
   const std::string scheme =
       scheme_text("compressor = \"rated\"", testing::test_plugins({"rated"}));
@@ -139,7 +140,7 @@ TEST(LearningRates, OfAllGradientsAreToldAtOnceAndNoNumberLeavesOneAsItWas) {
   });
 }
 
-// A rank that gives the run up while others wait for it: they hear why.
+// A rank that gives the run up while other ranks wait for it: they receive the reason.
 TEST(Parameters, OfARankThatLeavesAreNotWaitedFor) {
   with_ranks(2, kScheme, [&](Runtime& runtime, uint32_t rank) {
     auto set = make_set(runtime, kShapes);

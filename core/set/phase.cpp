@@ -4,16 +4,16 @@
 
 namespace penstock {
 
-StepCounts rearm(Works& works, uint32_t phase, const Works::Gradients& gradients) {
+StepCounts rearm(CompiledPlan& compiled, uint32_t phase, const CompiledPlan::Gradients& gradients) {
   StepCounts left;
-  left.buckets = static_cast<uint32_t>(works.phase(phase).size());
+  left.buckets = static_cast<uint32_t>(compiled.phase(phase).size());
   for (const auto& gradient : gradients) {
     gradient->progress = Gradient::Progress::open;
     gradient->pieces_left = 0;
     gradient->waited_for = false;
-    if (!works.of(phase, gradient->index).empty()) ++left.gradients;
+    if (!compiled.of(phase, gradient->index).empty()) ++left.gradients;
   }
-  for (const auto& bucket : works.phase(phase)) {
+  for (const auto& bucket : compiled.phase(phase)) {
     bucket->gradients_missing.store(bucket->n_gradients);
     bucket->launched.store(false);
     bucket->waits_for_launch.store(false);
@@ -24,10 +24,11 @@ StepCounts rearm(Works& works, uint32_t phase, const Works::Gradients& gradients
   return left;
 }
 
-StepTimes ready_times(const Works& works, uint32_t phase, const Works::Gradients& gradients) {
+StepTimes ready_times(const CompiledPlan& compiled, uint32_t phase,
+                      const CompiledPlan::Gradients& gradients) {
   StepTimes times{UINT64_MAX, 0, 0};
   for (const auto& gradient : gradients) {
-    if (works.of(phase, gradient->index).empty()) continue;
+    if (compiled.of(phase, gradient->index).empty()) continue;
     times.first_ready_us = std::min(times.first_ready_us, gradient->ready_us);
     times.last_ready_us = std::max(times.last_ready_us, gradient->ready_us);
   }

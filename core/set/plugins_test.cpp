@@ -1,4 +1,4 @@
-// Plugins that the tests build for one promise of the runtime to plugins.
+// Test plugins, each built to check one promise of the runtime to plugins.
 
 #include "core/set/testing.hpp"
 
@@ -26,7 +26,7 @@ std::string scheme_of(const std::string& folder, const std::string& tables = "")
       folder, "compressor = \"identity-c\"\nmemory = \"none\"\nscheduler = \"fusion\"", tables);
 }
 
-// The plugin refuses a call with less than it asked for all items of the call together.
+// The plugin refuses a call with less scratch than it asked for all items of the call together.
 TEST(Plugins, HaveScratchForAllItemsOfACallWhateverMemoriesTheseHave) {
   const std::string rule = "[[rule]]\nmatch = { name = \"b\" }\nmemory = \"residual\"\n";
   with_ranks(2, scheme_of("scratch", rule), [&](Runtime& runtime, uint32_t rank) {
@@ -40,7 +40,7 @@ TEST(Plugins, HaveScratchForAllItemsOfACallWhateverMemoriesTheseHave) {
   });
 }
 
-// What an earlier step left in the message must not count once more.
+// Data of an earlier step in a message's buffer must not count again.
 TEST(Plugins, ThatSendNothingInASumAddZeros) {
   for (const char* memory : {"none", "residual"}) {
     const std::string keys =
@@ -59,8 +59,8 @@ TEST(Plugins, ThatSendNothingInASumAddZeros) {
   }
 }
 
-// A rank that sends nothing would end with zeros while the others wait for it, or add what is not
-// there.
+// A rank that sends nothing would end with zeros while the other ranks wait for it, or add data
+// that does not exist.
 TEST(Plugins, ThatPlanOtherRoundsOnAnotherRankAreNamedOnEveryRank) {
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < 2; ++rank)

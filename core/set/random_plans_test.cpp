@@ -1,8 +1,8 @@
-// Plans that are drawn: whatever is cut, bundled, ordered, chosen and left for later, and however
-// often a plan is replaced by another, nothing of the gradients is lost, no step hangs, and all
-// ranks get the same bits. What is still kept at the end comes out through a last switch. Of the
-// steps some are void, or miss gradients of a rank; before some another one is forgotten. A seed
-// draws 48 plans; tools/test takes some of the schemes, tools/nightly more seeds.
+// Random plans: with random cuts, buckets, orders, choices and deferred legs, and after any number
+// of new plans, no part of a gradient is lost, no step hangs, and all ranks get equal bits. A last
+// switch brings out the mass that memories still keep. Some steps are void or miss gradients of a
+// rank; before some steps another step is forgotten. A seed draws 48 plans; tools/test runs some of
+// the schemes, tools/nightly more seeds.
 
 #include "core/set/training_testing.hpp"
 
@@ -26,8 +26,8 @@ using testing::Values;
 const std::vector<testing::GradientShape> kShapes{
     {"weight", {12, 10}}, {"bias", {10}}, {"empty", {0}},      {"kernel", {4, 3, 3}},
     {"one", {1}},         {"gain", {7}},  {"table", {140, 31}}};
-// Steps with gradients, and a new plan after each; fewer where threads are watched, which takes
-// long.
+// The number of steps with gradients, with a new plan after each step; smaller under a thread
+// sanitizer, which is slow.
 constexpr uint64_t kDrawn = test::kThreadsSanitized ? 16 : 48;
 constexpr uint64_t kSteps = kDrawn + 3;  // and those that let out what is kept
 
@@ -52,7 +52,7 @@ void PrintTo(const Case& tested, std::ostream* out) {
   *out << tested.name;
 }
 
-// What happens in a step, the same on every rank.
+// The events of a step, equal on every rank.
 struct Fate {
   bool has_forgotten = false;  // one with other gradients came before it, and left nothing
   uint32_t void_rank = ~0u;    // its gradients are not finite at one place
@@ -118,7 +118,7 @@ std::string config_of(const Draw& draw) {
              draw.of.flush, fmt::join(draw.of.hosts, ","));
 }
 
-// Up to its end, with gradients ready in an order of this rank's own. `values` become the results.
+// Runs a step without ending it. Each rank has its own order of gradients. `values` become results.
 // `drawn`: a number of the gradients, that of the rank, or beyond all ranks.
 Status run_to_its_end(Set& set, const Draw& draw, const Fate& fate, uint64_t step, uint32_t rank,
                       uint32_t drawn, Values& values) {
@@ -202,7 +202,7 @@ void expect_equal_ranks(const Results& results) {
             << rank;
 }
 
-// What one gradient's elements were given and what came out, over all steps.
+// The balance of inputs and results of one gradient's elements, over all steps.
 struct Books {
   std::vector<double> balance, magnitude;
 };

@@ -47,7 +47,7 @@ Status Rates::take(std::string_view facts) {
   set_.step.grad_scale = reader.get<double>();
   for (const auto& gradient : gradients_) gradient->learning_rate = reader.get<double>();
   if (reader.at_end()) return {};
-  return invalid_payload("set '{}', step {}: {} bytes do not tell the rates of {} gradients",
+  return invalid_payload("set '{}', step {}: {} bytes do not hold the rates of {} gradients",
                          set_.name, set_.step.index, facts.size(), gradients_.size());
 }
 

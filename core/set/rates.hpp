@@ -1,8 +1,9 @@
-// What a step works with beside its gradients: their learning rates, and the scale of the loss.
+// The numbers that a step uses beside its gradients: their learning rates, and the scale of the
+// loss.
 #pragma once
 
 #include "core/base/mutex.hpp"
-#include "core/bucket/works.hpp"
+#include "core/bucket/compiled_plan.hpp"
 
 #include <span>
 #include <string>
@@ -10,23 +11,24 @@
 
 namespace penstock {
 
-// Calls exclude each other. What is set takes effect for buckets that begin later.
+// A lock excludes concurrent calls. A new value takes effect for buckets that begin later.
 class Rates {
  public:
-  // Both outlive it.
-  Rates(SetContext& set, const Works::Gradients& gradients) : set_(set), gradients_(gradients) {}
+  // The arguments must outlive the object.
+  Rates(SetContext& set, const CompiledPlan::Gradients& gradients)
+      : set_(set), gradients_(gradients) {}
 
   Status set(uint64_t index, double learning_rate);
-  Status set_all(std::span<const double> learning_rates);  // NaN: as it was
+  Status set_all(std::span<const double> learning_rates);  // NaN: unchanged
   Status set_scale(double grad_scale);                     // between two steps
 
-  // All of them, as a rank that has joined is told them, and takes them over.
+  // facts() returns all rates and the scale as bytes; a joined rank receives them and calls take().
   std::string facts() const;
   Status take(std::string_view facts);
 
  private:
   SetContext& set_;
-  const Works::Gradients& gradients_;
+  const CompiledPlan::Gradients& gradients_;
   mutable Mutex mutex_;
 };
 

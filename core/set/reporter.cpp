@@ -15,15 +15,15 @@
 namespace penstock {
 namespace {
 
-// Rank 0 waits this long in all for what the others say of their waiting, at the end of a set.
+// Rank 0 waits this long in all for the waiting times of the other ranks, at the end of a set.
 constexpr uint64_t kLastWordsUs = 2'000'000;
 
 std::string share(double part, double whole) {
   return fmt::format("{:.0f} %", whole > 0 ? 100 * part / whole : 0);
 }
 
-// What the plan in force is expected to take, phase by phase, by the model as it stands: what is
-// not measured counts as zero.
+// The predicted times of the plan in force, phase by phase, by the present model. Times that were
+// not measured count as zero.
 nlohmann::json forecast_of(const Plan& plan, planning::ModelEntries entries) {
   const planning::OwnedModel model(std::move(entries));
   nlohmann::json phases = nlohmann::json::array();
@@ -40,11 +40,11 @@ nlohmann::json forecast_of(const Plan& plan, planning::ModelEntries entries) {
   return {{"measured", (model.model().flags & PENSTOCK_MODEL_MEASURED) != 0}, {"phases", phases}};
 }
 
-// What a step copies so that it can be forgotten; sweeps that read one generation and write the
-// next copy nothing.
-uint64_t copied_per_step(const Works& works) {
+// The bytes that a step copies so that it can be forgotten. Sweeps that read one generation of a
+// state and write the next copy nothing.
+uint64_t copied_per_step(const CompiledPlan& compiled) {
   uint64_t bytes = 0;
-  for (const auto& bucket : works.phases().front())
+  for (const auto& bucket : compiled.phases().front())
     for (const auto& coding : bucket->codings)
       for (const ItemRun& item : coding->items)
         for (const StateView* state : item.states)
@@ -68,16 +68,16 @@ nlohmann::json of_item(const BucketRun& bucket, const ItemRun& item) {
           {"memory", item.memory->name()},
           {"lies_on", gradient.lies_on.name()},
           {"worked_on", gradient.work_place != nullptr ? gradient.lies_on.name() : Place().name()},
-          {"staged", gradient.on_device.mirror != nullptr},
+          {"staged", gradient.on_device.staging_buffer != nullptr},
           {"why_staged", gradient.on_device.why_staged},
           {"from_device_to_device", sends_directly(bucket, *bucket.codings.front(), item)},
           {"one_sweep", item.folded}};
 }
 
-nlohmann::json buckets_of(const Works& works) {
+nlohmann::json buckets_of(const CompiledPlan& compiled) {
   nlohmann::json buckets = nlohmann::json::array();
-  for (uint32_t phase = 0; phase < works.period(); ++phase)
-    for (const auto& bucket : works.phases()[phase]) {
+  for (uint32_t phase = 0; phase < compiled.period(); ++phase)
+    for (const auto& bucket : compiled.phases()[phase]) {
       nlohmann::json items = nlohmann::json::array();
       for (const ItemRun& item : bucket->codings.front()->items)
         items.push_back(of_item(*bucket, item));
@@ -117,7 +117,7 @@ void Reporter::add_step(uint32_t phase, const StepTimes& times, uint64_t ended_u
   {
     const Lock lock(mutex_);
     for (const auto& gradient : uses_.declaration.gradients())
-      if (!uses_.plans.works().of(phase, gradient->index).empty())
+      if (!uses_.plans.compiled().of(phase, gradient->index).empty())
         totals_.gradient_bytes += gradient->bytes();
     dense_moved_ += uses_.traffic.dense_per_step();
     ++(counts ? totals_.steps : totals_.forgotten_steps);
@@ -132,7 +132,7 @@ void Reporter::add_step(uint32_t phase, const StepTimes& times, uint64_t ended_u
 void Reporter::record(uint32_t phase, const StepTimes& times) {
   std::vector<double> ready_us;
   for (const auto& gradient : uses_.declaration.gradients())
-    ready_us.push_back(uses_.plans.works().of(phase, gradient->index).empty()
+    ready_us.push_back(uses_.plans.compiled().of(phase, gradient->index).empty()
                            ? -1
                            : double(gradient->ready_us - times.first_ready_us));
   record_->add(ready_us, ended_us_ == 0 ? -1 : double(times.first_ready_us - ended_us_));
@@ -156,25 +156,25 @@ void Reporter::counters(penstock_counters& counters) const {
 }
 
 Result<std::string> Reporter::report() {
-  const Works& works = uses_.plans.works();
+  const CompiledPlan& compiled = uses_.plans.compiled();
   penstock_counters totals{};
   totals.struct_size = sizeof totals;
   counters(totals);
   const StageTraffic planned = uses_.plans.traffic();
-  PENSTOCK_ASSIGN(const uint64_t replicated, works.states().hash_replicated());
+  PENSTOCK_ASSIGN(const uint64_t replicated, compiled.states().hash_replicated());
   const nlohmann::json report{
       {"name", set_.name},
       {"rank", set_.rank},
       {"world", set_.world},
       {"step", set_.step.index},
-      {"scheduler", works.fitting().scheduler()->name()},
-      {"explanation", works.plan().explanation},
-      {"forecast", forecast_of(works.plan(), uses_.plans.model_of(works.fitting()))},
-      {"state_bytes", works.states().bytes()},
-      {"state_bytes_copied_per_step", copied_per_step(works)},
+      {"scheduler", compiled.bound_scheme().scheduler()->name()},
+      {"explanation", compiled.plan().explanation},
+      {"forecast", forecast_of(compiled.plan(), uses_.plans.model_of(compiled.bound_scheme()))},
+      {"state_bytes", compiled.states().bytes()},
+      {"state_bytes_copied_per_step", copied_per_step(compiled)},
       {"replicated_hash", hash_text(replicated)},
       {"staged_bytes", uses_.residence.staged_bytes()},
-      {"buckets", buckets_of(works)},
+      {"buckets", buckets_of(compiled)},
       {"planned",
        {{"moved_bytes_per_step", planned.moved},
         {"dense_moved_bytes_per_step", uses_.traffic.dense_per_step()},
@@ -196,16 +196,16 @@ Result<std::string> Reporter::report() {
 
 // ---- lines of the log ----
 
-// Rank 0's, with level info: file, scheme, ranks and plan.
+// Rank 0 logs file, scheme, ranks and plan, with level info.
 void Reporter::say_plan() const {
   if (set_.rank != 0 || !services_.log.shows(LogLevel::info)) return;
-  const Works& works = uses_.plans.works();
+  const CompiledPlan& compiled = uses_.plans.compiled();
   const Group& group = uses_.declaration.group();
   const std::string& origin = uses_.declaration.config().origin();
   size_t n_buckets = 0;
-  for (const auto& phase : works.phases()) n_buckets += phase.size();
+  for (const auto& phase : compiled.phases()) n_buckets += phase.size();
   const StageTraffic planned = uses_.plans.traffic();
-  const Scheme& scheme = works.fitting().scheme();
+  const Scheme& scheme = compiled.bound_scheme().scheme();
   std::string collective = scheme.collective;
   if (!scheme.transport.empty()) collective += " over " + scheme.transport;
   services_.log.write(
@@ -218,10 +218,10 @@ void Reporter::say_plan() const {
           scheme.compressor, scheme.memory, collective, scheme.scheduler, route_name(scheme.route),
           set_.world, group.n_hosts(), uses_.declaration.gradients().size(),
           bytes_text(planned.gradient_bytes), n_buckets,
-          works.plan().explanation.empty()
+          compiled.plan().explanation.empty()
               ? ""
-              : fmt::format(" ({})", fmt::join(works.plan().explanation, "; ")),
-          planned.bytes.open    ? "what the data ask for, planned "
+              : fmt::format(" ({})", fmt::join(compiled.plan().explanation, "; ")),
+          planned.bytes.open    ? "depends on the data, planned "
           : planned.bytes.bound ? "up to "
                                 : "",
           bytes_text(planned.moved), bytes_text(uses_.traffic.dense_per_step()),
@@ -232,7 +232,7 @@ void Reporter::write_profile() {
   const Status status = record_->write();
   if (status.ok())
     services_.log.write(LogLevel::info, "profile",
-                        fmt::format("set '{}': what was measured of the model is in '{}'",
+                        fmt::format("set '{}': the measured profile of the model is in '{}'",
                                     set_.name, record_->path()));
   else
     services_.log.write(LogLevel::warning, "profile", status.message());
@@ -243,7 +243,7 @@ double Reporter::waited_share() const {
   return run_us > 0 ? double(uses_.step.waited_us()) / run_us : 0;
 }
 
-// What part of the time each rank has waited, as far as they say so in time; rank 0's is `mine`.
+// The part of the time that each rank has waited, for ranks that answer in time. `mine`: rank 0's.
 std::vector<double> Reporter::hear_waits(double mine) const {
   const auto key = [&](uint32_t of) {
     return fmt::format("set {}: waited by rank {}", set_.name, of);
@@ -263,7 +263,8 @@ std::vector<double> Reporter::hear_waits(double mine) const {
   return waited;
 }
 
-// Rank 0's, with level info: what the run came to. Who waits least is waited for by the others.
+// Rank 0 logs a summary, with level info. The rank that waits least is the slowest: the others wait
+// for it.
 void Reporter::say_end() const {
   penstock_counters totals{};
   counters(totals);
@@ -314,9 +315,10 @@ void Reporter::warn_of_nonfinite() {
           set_.name, uses_.declaration.gradients()[index]->name,
           uses_.declaration.group().ranks()[set_.rank], set_.step.index,
           set_.step.grad_scale > 1
-              ? fmt::format(" (with a loss scale of {:g}: usual while the scale is being found)",
+              ? fmt::format(" (with a loss scale of {:g}: usual while the scaler searches for the "
+                            "scale)",
                             set_.step.grad_scale)
-              : std::string("; look at the loss and the data of that rank")));
+              : std::string("; check the loss and the data of that rank")));
 }
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
-// What people are told of a set: its report and counters, a line at its start and end, the profile
-// of its model, and where values that are not finite came from.
+// Informs the user about a set: its report and counters, a log line at its start and end, the
+// profile of its model, and a warning that names a gradient that is not finite.
 #pragma once
 
 #include "core/base/mutex.hpp"
@@ -16,10 +16,10 @@
 
 namespace penstock {
 
-// [control] where nothing else stands.
+// Functions without a mark are [control].
 class Reporter {
  public:
-  // What it uses of the other parts of its set.
+  // The other parts of the set that the reporter uses.
   struct Uses {
     const Declaration& declaration;
     const Step& step;
@@ -28,7 +28,7 @@ class Reporter {
     Traffic& traffic;
     const Residence& residence;
   };
-  // All outlive it.
+  // The arguments must outlive the object.
   Reporter(SetContext& set, const Services& services, const Uses& uses)
       : set_(set), services_(services), uses_(uses) {}
 
@@ -36,12 +36,12 @@ class Reporter {
   void begin();
   // A step has ended; `counts`: some gradient of it was applied.
   void add_step(uint32_t phase, const StepTimes& times, uint64_t ended_us, bool counts);
-  // Whether this rank had a gradient in it that is not finite.
+  // A step has ended: counts it if a gradient of this rank was not finite.
   void count_nonfinite();
-  // [application] Warns, once, on the rank that had a gradient that is not finite, as soon as a
-  // wait or the end of a step finds it.
+  // [application] Warns once, on a rank that had a gradient that is not finite. Called after each
+  // wait and at the end of a step.
   void warn_of_nonfinite();
-  // The set ends: what it came to, and the profile.
+  // The set ends: logs a summary, and writes the profile.
   void end();
 
   Result<std::string> report();
@@ -58,12 +58,12 @@ class Reporter {
   SetContext& set_;
   const Services& services_;
   const Uses uses_;
-  std::unique_ptr<ModelRecord> record_;  // null: nobody asked for it, or another rank keeps it
+  std::unique_ptr<ModelRecord> record_;  // null: no profile is wanted, or another rank writes it
 
   mutable Mutex mutex_;  // of the counters
   penstock_counters totals_ PENSTOCK_GUARDED_BY(mutex_){};
   double dense_moved_ PENSTOCK_GUARDED_BY(mutex_) = 0;
-  uint64_t started_us_ = 0, ended_us_ = 0;  // the first gradient of all, the end of the last step
+  uint64_t started_us_ = 0, ended_us_ = 0;  // first gradient of the set, end of the last step
   uint64_t nonfinite_steps_ = 0;
   bool said_nonfinite_ = false;
 };

@@ -1,6 +1,6 @@
 #include "core/set/residence.hpp"
 
-#include "core/base/left_behind.hpp"
+#include "core/base/leak.hpp"
 #include "core/bucket/engine.hpp"
 #include "core/bucket/on_device/device_place.hpp"
 
@@ -9,7 +9,7 @@
 
 namespace penstock {
 
-// That they are there is asked before the other ranks are met.
+// Called before anything is compared with other ranks, so that a missing device is reported first.
 Status Residence::find_devices() {
   for (const auto& gradient : declaration_.gradients()) {
     if (gradient->lies_on.is_cpu()) continue;
@@ -52,27 +52,28 @@ Status Residence::settle(std::span<const SchemeStage> stages) {
           fmt::format("this set works on {} already", resident.front()->lies_on.name());
     (gradient.on_device.why_staged.empty() ? resident : staged).push_back(&gradient);
   }
-  PENSTOCK_TRY(make_mirrors(staged));
+  PENSTOCK_TRY(make_staging_buffers(staged));
   PENSTOCK_TRY(make_residents(resident));
   if (devices_.empty()) return {};
   const Gradient& first = resident.empty() ? *staged.front() : *resident.front();
-  // Which calls devices from now on. Where sets lie on several, its own is the last one's.
+  // The engine's thread calls devices from now on. If sets lie on several devices, its current
+  // device is the device of the last set.
   return services_.engine.run([&] { return devices_.at(first.index).make_current(); });
 }
 
-Status Residence::make_mirrors(const std::vector<Gradient*>& staged) {
+Status Residence::make_staging_buffers(const std::vector<Gradient*>& staged) {
   if (staged.empty()) return {};
   std::vector<Staging::Wanted> wanted;
   for (const Gradient* gradient : staged)
     wanted.push_back({devices_.at(gradient->index), gradient->bytes()});
   Result<std::unique_ptr<Staging>> staging = Staging::make(wanted);
   if (!staging.ok())
-    return staging.status().with_context(
-        fmt::format("the mirrors in host memory of {} gradients of set '{}', the first is '{}'",
-                    staged.size(), set_.name, staged.front()->name));
+    return staging.status().with_context(fmt::format(
+        "the staging buffers in host memory of {} gradients of set '{}', the first is '{}'",
+        staged.size(), set_.name, staged.front()->name));
   staging_ = std::move(staging.value());
   for (size_t i = 0; i < staged.size(); ++i)
-    staged[i]->on_device.side = staged[i]->on_device.mirror = &staging_->mirror(i);
+    staged[i]->on_device.side = staged[i]->on_device.staging_buffer = &staging_->staging_buffer(i);
   return {};
 }
 
@@ -91,7 +92,7 @@ Status Residence::make_residents(const std::vector<Gradient*>& resident) {
   return settle_device_of_messages(device);
 }
 
-// Of the communication thread. A library that knows no streams finds the device by it.
+// Sets the current device of the communication thread. A library that takes no streams uses it.
 Status Residence::settle_device_of_messages(const Device& device) {
   const Channel* direct = set_.at(services_.between_devices.level).direct.channel;
   if (direct == nullptr) return {};
@@ -102,9 +103,9 @@ Status Residence::settle_device_of_messages(const Device& device) {
     if (settled == device.id()) return {};
     if (settled != BetweenDevices::kNoDevice)
       return failed_precondition(
-          "gradients of set '{}' lie on {}, and messages over transport.device = \"{}\" on cuda:{} "
-          "already, which is all that a process can have there; put all sets of a rank on one "
-          "device, or leave transport.device out",
+          "gradients of set '{}' lie on {}, but messages over transport.device = \"{}\" use "
+          "cuda:{} already, and this transport serves only one device per process; put all sets of "
+          "a rank on one device, or remove transport.device",
           set_.name, device.name(), services_.transports.for_devices()->name(), settled);
     PENSTOCK_TRY(device.make_current());
     settled = device.id();
@@ -125,18 +126,19 @@ Status Residence::run_on_states(const std::function<Status()>& call) {
   return residents_ == nullptr ? call() : services_.engine.run(call);
 }
 
-// Where it cannot be known whether they are used, they are never freed.
-bool Residence::abandons_works_at_end() {
+// Buffers that the device may still use are leaked on purpose.
+bool Residence::abandons_compiled_plan_at_end() {
   const Status drained = drain();
   if (drained.ok()) return false;
   services_.log.write(
       LogLevel::warning, "set",
       fmt::format("the {} of set '{}' are abandoned, not freed: {}",
-                  residents_ == nullptr ? "mirrors" : "mirrors, messages and states on the device",
+                  residents_ == nullptr ? "staging buffers"
+                                        : "staging buffers, messages and states on the device",
                   set_.name, drained.message()));
-  leave_behind(std::move(staging_));
+  leak(std::move(staging_));
   if (residents_ == nullptr) return false;
-  leave_behind(std::move(residents_));
+  leak(std::move(residents_));
   return true;
 }
 
@@ -145,7 +147,7 @@ void Residence::say_staged() const {
   std::map<std::string, size_t> on;
   std::map<std::string, std::vector<const Gradient*>> reasons;
   for (const auto& gradient : declaration_.gradients()) {
-    if (gradient->on_device.mirror == nullptr) continue;
+    if (gradient->on_device.staging_buffer == nullptr) continue;
     ++on[gradient->lies_on.name()];
     reasons[gradient->on_device.why_staged].push_back(gradient.get());
   }

@@ -1,5 +1,5 @@
-// The gradients of a set that lie on devices: which are worked on there, which go through host
-// memory, and the end of what they have under way.
+// The gradients of a set that lie on devices: decides which gradients are device-resident and
+// which are staged through host memory, and waits for the end of their work.
 #pragma once
 
 #include "core/device/resident.hpp"
@@ -18,43 +18,44 @@ namespace penstock {
 // All functions are [control].
 class Residence {
  public:
-  // All outlive it.
+  // The arguments must outlive the object.
   Residence(SetContext& set, const Services& services, const Declaration& declaration)
       : set_(set), services_(services), declaration_(declaration) {}
 
-  // The device of each gradient, wherever it lies.
+  // Finds the device of each gradient that lies on one.
   Status find_devices();
-  // Decides, for the life of the set, where each gradient is worked on; its states lie there.
-  // `stages`: of the whole configuration.
+  // Decides, for the life of the set, whether each gradient is compressed on its device or on the
+  // CPU; its states lie there. `stages`: all stages of the configuration.
   Status settle(std::span<const SchemeStage> stages);
 
-  // Waits until all work of the set on its device has ended. Until then it reads from the storage
-  // of gradients and writes to it.
+  // Waits until all work of the set on its device has ended. Until then the device may read and
+  // write the storage of gradients.
   Status drain();
-  Status drain_residents();  // what uses works and their states
-  // Calls that use states of residents run where nothing else of them does.
+  Status drain_residents();  // only the work that uses compiled plans and their states
+  // Runs a call that uses states: on the engine's thread if gradients are device-resident, so that
+  // nothing else uses their states meanwhile.
   Status run_on_states(const std::function<Status()>& call);
 
-  // Drains. Where that fails, what the device may still use is never freed; true where works may be
-  // among that.
-  bool abandons_works_at_end();
+  // Drains. If that fails, buffers that the device may still use are leaked on purpose. True if
+  // the compiled plan may be in use too: the caller must then leak it.
+  bool abandons_compiled_plan_at_end();
 
   uint64_t staged_bytes() const { return staging_ == nullptr ? 0 : staging_->bytes(); }
-  // Rank 0's, of its own gradients, a line of the log.
+  // Rank 0 logs which of its own gradients are staged, and why.
   void say_staged() const;
 
  private:
   ResidenceSite site() const;
-  Status make_mirrors(const std::vector<Gradient*>& staged);
+  Status make_staging_buffers(const std::vector<Gradient*>& staged);
   Status make_residents(const std::vector<Gradient*>& resident);
   Status settle_device_of_messages(const Device& device);
 
   SetContext& set_;
   const Services& services_;
   const Declaration& declaration_;
-  std::map<uint64_t, Device> devices_;    // of gradients that lie on one
-  std::unique_ptr<Staging> staging_;      // null: no gradient goes through host memory
-  std::unique_ptr<Residents> residents_;  // null: none is worked on on a device
+  std::map<uint64_t, Device> devices_;    // by index of the gradient
+  std::unique_ptr<Staging> staging_;      // null: no gradient is staged
+  std::unique_ptr<Residents> residents_;  // null: no gradient is device-resident
 };
 
 }  // namespace penstock

@@ -1,4 +1,4 @@
-// Who is told of results, instead of waiting for them: see penstock_set_on_result.
+// Notifies the application of results, so that it need not wait: see penstock_set_on_result.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -11,18 +11,18 @@ namespace penstock {
 
 class Results {
  public:
-  // [control] Between two steps. Null: nobody is told.
+  // [control] Between two steps. Null: no notification.
   void tell_to(penstock_result_sink sink, void* context, size_t n_gradients) {
     sink_ = sink;
     context_ = context;
     ended_.reserve(n_gradients);
   }
-  bool are_told() const { return sink_ != nullptr; }
+  bool are_notified() const { return sink_ != nullptr; }
 
-  // [engine] Gathers, without allocating, what is told together.
+  // [engine] Gathers, without allocating, the gradients of one notification.
   std::vector<uint64_t>& ended() { return ended_; }
 
-  // [any] Without a lock: the sink may block.
+  // [any] The caller must hold no lock, because the sink may block.
   void tell(const std::vector<uint64_t>& gradients, const Status& why = {}) const {
     if (sink_ == nullptr || gradients.empty()) return;
     penstock_status* error = to_c(why);

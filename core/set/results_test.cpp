@@ -1,4 +1,4 @@
-// Who is told of results, instead of waiting for them.
+// An application that is notified of results instead of waiting for them.
 
 #include "core/set/testing.hpp"
 
@@ -28,7 +28,7 @@ std::vector<std::vector<float>> gradients_of(uint32_t rank) {
   return gradients;
 }
 
-// Counts what it is told.
+// Counts the notifications.
 class Listener {
  public:
   static void hear(void* context, const uint64_t* gradients, uint64_t n_gradients,
@@ -39,7 +39,7 @@ class Listener {
     if (error != nullptr) self.error_ = peek(error).message();
     self.heard_.notify_all();
   }
-  // How often each gradient was told of, once there are `n` of them.
+  // Waits until `n` gradients were reported; returns how often each of these was reported.
   std::map<uint64_t, int> wait_for(size_t n) {
     std::unique_lock lock(mutex_);
     heard_.wait_for(lock, std::chrono::seconds(60), [&] { return times_.size() >= n; });

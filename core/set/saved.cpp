@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kStateMagic = 0x3245544154534b50u;  // "PKSTATE2"
 
-// One of each rank, all of one step.
+// Checks that there is one state of each rank, and that all are of one step and plan.
 Status check_whole(const std::vector<SavedSet>& saved, std::string_view set) {
   const SavedSet& first = saved.front();
   for (size_t i = 0; i < saved.size(); ++i) {
@@ -18,7 +18,7 @@ Status check_whole(const std::vector<SavedSet>& saved, std::string_view set) {
     if (one.world != saved.size() || one.rank != i || one.step != first.step)
       return mismatch(
           "shard {} of {} for set '{}' was saved by rank {} of {} at step {}, expected rank {} of "
-          "{} at step {}: give those of all ranks, in their order, of one step",
+          "{} at step {}: give the shards of all ranks, in rank order, of one step",
           i, saved.size(), set, one.rank, one.world, one.step, i, saved.size(), first.step);
     if (one.plan != first.plan)
       return mismatch("shards 0 and {} for set '{}' have different plans: they are of two runs", i,

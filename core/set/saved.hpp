@@ -20,12 +20,13 @@ struct SavedSet {
   std::vector<std::string_view> carries;  // of each gradient; empty: none
 };
 
-// Adds it to what `out` has.
+// Appends the state to `out`.
 void write_saved(const SavedSet& saved, std::string& out);
 
-// INVALID_ARGUMENT for bytes that are damaged, or of another model. `set`: for messages.
+// INVALID_ARGUMENT if the bytes are damaged or of another model. `set`: its name, for messages.
 Result<SavedSet> read_saved(std::string_view bytes, std::string_view set, size_t n_gradients);
-// Of all ranks that saved together, in their order: MISMATCH unless they are of one step and plan.
+// Reads the states of all ranks that saved together, in order of ranks. MISMATCH unless all are of
+// one step and plan.
 Result<std::vector<SavedSet>> read_all_saved(std::span<const std::string_view> shards,
                                              std::string_view set, size_t n_gradients);
 

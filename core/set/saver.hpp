@@ -1,4 +1,4 @@
-// Saving, restoring and resetting a set; and loading what another number of ranks has saved.
+// Saves, restores and resets a set, and loads states that another number of ranks has saved.
 #pragma once
 
 #include "core/set/agreement.hpp"
@@ -15,7 +15,7 @@ namespace penstock {
 // All functions are [control]. See runtime.h for each.
 class Saver {
  public:
-  // What it uses of the other parts of its set.
+  // The other parts of the set that the saver uses.
   struct Uses {
     const Declaration& declaration;
     Consensus& consensus;
@@ -29,37 +29,38 @@ class Saver {
     Change& change;
     Residence& residence;
   };
-  // All outlive it.
+  // The arguments must outlive the object.
   Saver(SetContext& set, const Services& services, const Uses& uses)
       : set_(set), services_(services), uses_(uses) {}
 
-  // The step under way, if there is one, has been waited for.
+  // The caller must have waited for the step under way, if there is one.
   Status save(std::string& out) const;
   Status load(std::string_view bytes);
-  // Collective.
+  // Collective. `said` receives lines for the user about the loaded states.
   Status load_shards(std::span<const std::string_view> shards, std::string& said);
-  // The step under way has ended, perhaps with an error, so that no message of a later step meets
-  // one of it.
+  // The caller must have ended the step under way, perhaps with an error, so that no message of a
+  // later step matches a message of that step.
   Status reset();
 
  private:
-  // What a load has made aside; once it is whole nothing of the load fails.
+  // The objects that a load makes aside. Once they are complete, the rest of the load cannot fail.
   struct Loaded {
     uint64_t step = 0;
-    std::unique_ptr<Works> works;
+    std::unique_ptr<CompiledPlan> compiled;
     Carries::Kept carries;
   };
   Status loadable() const;
-  Status check_plan_of(const Plan& plan, const PlanFacts& facts, const Fitting& fitting) const;
-  Result<std::unique_ptr<Works>> make_works(const SavedSet& saved, Plan plan);
+  Status check_plan_of(const Plan& plan, const PlanFacts& facts,
+                       const BoundScheme& bound_scheme) const;
+  Result<std::unique_ptr<CompiledPlan>> make_compiled_plan(const SavedSet& saved, Plan plan);
   void go_on_from(Loaded loaded);
   void begin_at(uint64_t step, std::string where);
-  // ---- of another number of ranks ----
-  Result<std::unique_ptr<Works>> works_of_shards(const std::vector<SavedSet>& saved,
-                                                 const std::shared_ptr<const Fitting>& fitting,
-                                                 const Resize& to, std::string& said) const;
-  Status change_plan(const std::shared_ptr<const Fitting>& fitting, std::string& said);
-  Status go_on_from_shards(Loaded loaded, const std::shared_ptr<const Fitting>& fitting,
+  // ---- states of another number of ranks ----
+  Result<std::unique_ptr<CompiledPlan>> compiled_plan_of_shards(
+      const std::vector<SavedSet>& saved, const std::shared_ptr<const BoundScheme>& bound_scheme,
+      const Resize& to, std::string& said) const;
+  Status change_plan(const std::shared_ptr<const BoundScheme>& bound_scheme, std::string& said);
+  Status go_on_from_shards(Loaded loaded, const std::shared_ptr<const BoundScheme>& bound_scheme,
                            std::string& said);
 
   SetContext& set_;

@@ -1,5 +1,5 @@
-// Channels that match messages by their order alone: they go out in the order of the plan, however
-// gradients become ready on each rank.
+// Channels that match messages by order alone: messages are sent in the order of the plan, in
+// any order in which gradients become ready on each rank.
 
 #include "core/set/testing.hpp"
 
@@ -142,8 +142,8 @@ void with_ordered_sets(const std::string& scheme, uint32_t flags, const Body& bo
     penstock_runtime_options options{};
     options.struct_size = sizeof options;
     options.config_text = str(scheme);
-    options.lent_collective = transport.table();
-    options.lent_instance = &transport;
+    options.borrowed_collective = transport.table();
+    options.borrowed_instance = &transport;
     auto runtime = Runtime::open(options);
     ASSERT_TRUE(runtime.ok()) << runtime.status().message();
     auto set = make_set(*runtime.value(), kShapes, flags);
@@ -186,8 +186,8 @@ void run_ordered(const std::string& scheme, uint32_t flags, uint64_t n_steps,
   });
 }
 
-std::string lent_scheme(const std::string& keys, const std::string& tables = "") {
-  return "[scheme]\ncollective = \"lent\"\n" + keys + "\n[runtime]\ndeadline_s = 20\n" + tables;
+std::string borrowed_scheme(const std::string& keys, const std::string& tables = "") {
+  return "[scheme]\ncollective = \"borrowed\"\n" + keys + "\n[runtime]\ndeadline_s = 20\n" + tables;
 }
 
 // `pattern`, again for each step.
@@ -203,7 +203,7 @@ constexpr uint64_t kSteps = 12;
 // One bucket per gradient, in order of their registration reversed: d, c, b, a.
 TEST(Sequence, IsThatOfTheBucketsWhereThePlanHasNone) {
   std::vector<std::vector<uint64_t>> sent;
-  run_ordered(lent_scheme("scheduler = \"wfbp\""), 0, kSteps, sent);
+  run_ordered(borrowed_scheme("scheduler = \"wfbp\""), 0, kSteps, sent);
   for (const auto& counts : sent) EXPECT_EQ(counts, repeated({23, 17, 11, 5}, kSteps));
 }
 
@@ -217,10 +217,10 @@ TEST(Sequence, OverALentTransportNeedsNoNameInTheFile) {
 TEST(Sequence, OfThePlanIsKeptWhateverIsReadyFirst) {
   std::vector<std::vector<uint64_t>> sent;
   const std::string folder = std::filesystem::canonical("/proc/self/exe").parent_path().string();
-  run_ordered(lent_scheme("scheduler = \"backwards\"",
-                          fmt::format("allow_insecure_paths = true\nplugin_path = "
-                                      "[\"{}/plugins/backwards\"]\n",
-                                      folder)),
+  run_ordered(borrowed_scheme("scheduler = \"backwards\"",
+                              fmt::format("allow_insecure_paths = true\nplugin_path = "
+                                          "[\"{}/plugins/backwards\"]\n",
+                                          folder)),
               0, kSteps, sent);
   for (const auto& counts : sent) EXPECT_EQ(counts, repeated({5, 11, 17, 23}, kSteps));
 }
@@ -229,8 +229,8 @@ TEST(Sequence, OfThePlanIsKeptWhateverIsReadyFirst) {
 // rank's share of the elements and the flag.
 TEST(Sequence, HasPlacesForBothLegsOfARoute) {
   std::vector<std::vector<uint64_t>> sent;
-  run_ordered(lent_scheme("scheduler = \"dear\"\nroute = \"split\"",
-                          "[scheduler.dear]\nthreshold_bytes = 0\n"),
+  run_ordered(borrowed_scheme("scheduler = \"dear\"\nroute = \"split\"",
+                              "[scheduler.dear]\nthreshold_bytes = 0\n"),
               PENSTOCK_SET_DEFERRED_UPDATE, kSteps, sent);
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
     const auto share = [&](uint64_t numel) {
@@ -243,7 +243,7 @@ TEST(Sequence, HasPlacesForBothLegsOfARoute) {
   }
 }
 
-// After what broke off a step the next ones are right.
+// After a step that was broken off, the next steps are right.
 void expect_right_steps(Set& set, uint32_t rank) {
   for (int step = 0; step < 3; ++step) {
     std::vector<std::vector<float>> gradients = gradients_of(float(rank));
@@ -255,7 +255,7 @@ void expect_right_steps(Set& set, uint32_t rank) {
 
 // The last of the sequence is ready and waits for the others, which never will be.
 TEST(Sequence, OfAStepThatIsNeverFinishedHoldsNoSetBack) {
-  with_ordered_sets(lent_scheme("scheduler = \"wfbp\""), 0, [](auto& set, auto&, uint32_t) {
+  with_ordered_sets(borrowed_scheme("scheduler = \"wfbp\""), 0, [](auto& set, auto&, uint32_t) {
     std::vector<std::vector<float>> gradients = gradients_of(1);
     ASSERT_OK(set->gradient_ready(0, view_of(gradients[0])));
     set.reset();  // the destructor comes back
@@ -265,26 +265,30 @@ TEST(Sequence, OfAStepThatIsNeverFinishedHoldsNoSetBack) {
 TEST(Sequence, GoesOnAfterAResetInMidStep) {
   for (const std::vector<size_t>& ready :
        {std::vector<size_t>{0}, std::vector<size_t>{3, 1}, std::vector<size_t>{0, 1, 2, 3}})
-    with_ordered_sets(lent_scheme("scheduler = \"wfbp\""), 0, [&](auto& set, auto&, uint32_t rank) {
-      std::vector<std::vector<float>> gradients = gradients_of(1);
-      for (const size_t i : ready) ASSERT_OK(set->gradient_ready(i, view_of(gradients[i])));
-      ASSERT_OK(set->reset());
-      expect_right_steps(*set, rank);
-    });
+    with_ordered_sets(borrowed_scheme("scheduler = \"wfbp\""), 0,
+                      [&](auto& set, auto&, uint32_t rank) {
+                        std::vector<std::vector<float>> gradients = gradients_of(1);
+                        for (const size_t i : ready)
+                          ASSERT_OK(set->gradient_ready(i, view_of(gradients[i])));
+                        ASSERT_OK(set->reset());
+                        expect_right_steps(*set, rank);
+                      });
 }
 
 // The first of the sequence has been sent, the others never will be.
 TEST(Sequence, GoesOnAfterALoadInMidStep) {
-  with_ordered_sets(lent_scheme("scheduler = \"wfbp\""), 0, [](auto& set, auto&, uint32_t rank) {
-    expect_right_steps(*set, rank);
-    std::string saved;
-    ASSERT_OK(set->save(saved));
-    std::vector<std::vector<float>> gradients = gradients_of(1);
-    ASSERT_OK(set->gradient_ready(3, view_of(gradients[3])));
-    for (bool done = false; !done; std::this_thread::yield()) ASSERT_OK(set->poll(3, done));
-    ASSERT_OK(set->load(saved));
-    expect_right_steps(*set, rank);
-  });
+  with_ordered_sets(borrowed_scheme("scheduler = \"wfbp\""), 0,
+                    [](auto& set, auto&, uint32_t rank) {
+                      expect_right_steps(*set, rank);
+                      std::string saved;
+                      ASSERT_OK(set->save(saved));
+                      std::vector<std::vector<float>> gradients = gradients_of(1);
+                      ASSERT_OK(set->gradient_ready(3, view_of(gradients[3])));
+                      for (bool done = false; !done; std::this_thread::yield())
+                        ASSERT_OK(set->poll(3, done));
+                      ASSERT_OK(set->load(saved));
+                      expect_right_steps(*set, rank);
+                    });
 }
 
 }  // namespace

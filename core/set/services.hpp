@@ -1,4 +1,4 @@
-// What a set uses of the run that it belongs to; the run outlives its sets.
+// The parts of a run that its sets use. The run outlives its sets.
 #pragma once
 
 #include "core/bucket/engine.hpp"
@@ -22,30 +22,32 @@ namespace penstock {
 
 class Set;
 
-// How long things may take, in microseconds.
+// Limits of time, in microseconds.
 struct TimeLimits {
   uint64_t deadline_us = 0;
-  uint64_t busy_us = 0;     // how long ranks that are alive are waited for; 0: for ever
-  uint64_t meeting_us = 0;  // the same for a rendezvous, which is never for ever
-  uint64_t end_us = 0;      // what has been given up ends within this time
+  uint64_t busy_us = 0;        // the longest wait for ranks that are alive; 0: for ever
+  uint64_t rendezvous_us = 0;  // the longest wait in a rendezvous, never for ever
+  uint64_t end_us = 0;         // the longest wait for the end of work that was given up
 };
 
 struct Services {
-  // What only the run as a whole can do.
+  // Operations that only the run as a whole can do.
   struct Run {
-    // [any] Gives the run up for a failure of this rank: the others are told.
+    // [any] Gives the run up because this rank has failed, and notifies the other ranks.
     virtual void give_up(const Status& reason) = 0;
-    // [control] A channel for a group. `what` is equal on all members and unique in
-    // the run.
+    // [control] Opens a channel for a group. The text that names it must be equal on all members
+    // and unique in the run.
     virtual Result<Channel*> open_channel(const std::string& what, const Group& group,
                                           CollectiveInstance& collective, Channel* base) = 0;
-    // [control] False when the engine or the transport is in a call that does not come back.
+    // [control] False if the engine or the transport is in a call that does not return.
     virtual bool answers() = 0;
-    // [control] `what` cannot be freed: says why, and keeps the run from being freed as well.
+    // [control] The named object cannot be freed: reports why, and keeps the run from being freed
+    // as well.
     virtual void abandon(std::string_view what) = 0;
-    // [control] The file for the profile of the next set; empty: none is wanted.
+    // [control] The file for the profile of the next set; empty: no profile is wanted.
     virtual std::string next_profile() = 0;
-    // The set hears when the run is given up, and when other ranks have joined.
+    // From remember() to forget(), the run notifies the set when the run is given up and when
+    // other ranks have joined.
     virtual void remember(Set& set) = 0;
     virtual void forget(Set& set) = 0;
 
@@ -69,7 +71,7 @@ struct Services {
   penstock_topology topology{};
   TimeLimits limits;
 
-  // Success until the run was given up.
+  // Success until the run is given up; then the reason.
   Status state() const { return control.abort_reason(); }
 };
 

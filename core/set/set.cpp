@@ -1,6 +1,6 @@
 #include "core/set/set.hpp"
 
-#include "core/base/left_behind.hpp"
+#include "core/base/leak.hpp"
 #include "core/set/parameters.hpp"
 
 #include <fmt/format.h>
@@ -43,7 +43,7 @@ Set::~Set() {
   services_.run.forget(*this);
 }
 
-// ---- how it is made ----
+// ---- making a set ----
 
 Result<SetHandle> Set::create(const Services& services,
                               const penstock_set_declaration& declaration) {
@@ -54,7 +54,8 @@ Result<SetHandle> Set::create(const Services& services,
   return set;
 }
 
-// Whoever cannot go on says so where the others wait next, in bounded time and by name.
+// A rank that cannot go on reports its error where the other ranks wait next, in bounded time and
+// by name.
 Status Set::make(const penstock_set_declaration& declaration) {
   const auto in_set = [&](const Status& status) {
     return status.with_context(fmt::format("set '{}'", name));
@@ -69,7 +70,7 @@ Status Set::make(const penstock_set_declaration& declaration) {
   PENSTOCK_TRY(declaration_.compare());
   PENSTOCK_TRY(in_set(channels_.open(declaration_.config().at_step(0))));
 
-  std::shared_ptr<const Fitting> fitting;  // the first stage's, once all fit
+  std::shared_ptr<const BoundScheme> bound_scheme;  // the first stage's, once all fit
   {
     Result<std::vector<SchemeStage>> stages = fits_.all_stages();
     Status fits = stages.status();
@@ -78,15 +79,16 @@ Status Set::make(const penstock_set_declaration& declaration) {
       fits = residence_.settle(*stages);
     }
     PENSTOCK_TRY(consensus_.at_start("fit", in_set(fits)));
-    fitting = stages->front().fitting;
+    bound_scheme = stages->front().bound_scheme;
   }
-  measurements_.probe(*fitting);
-  PENSTOCK_ASSIGN(Plan plan, plans_.agree_on_plan(*fitting));
-  Result<std::unique_ptr<Works>> works = plans_.agree_on_works(fitting, std::move(plan));
-  PENSTOCK_TRY(in_set(works.status()));
-  plans_.install(std::move(*works));
+  measurements_.probe(*bound_scheme);
+  PENSTOCK_ASSIGN(Plan plan, plans_.agree_on_plan(*bound_scheme));
+  Result<std::unique_ptr<CompiledPlan>> compiled =
+      plans_.agree_on_compiled_plan(bound_scheme, std::move(plan));
+  PENSTOCK_TRY(in_set(compiled.status()));
+  plans_.install(std::move(*compiled));
   traffic_.start();
-  agreement_.need(where_to_go_on(step.index, plans_.works().plan()), std::nullopt);
+  agreement_.need(where_to_go_on(step.index, plans_.compiled().plan()), std::nullopt);
   step_end_.begin_next();
   reporter_.begin();
   return {};
@@ -96,16 +98,16 @@ Status Set::compare_parameters(std::span<const penstock_str> names,
                                std::span<const uint64_t> checksums, std::string_view advice) {
   if (step_.under_way())
     return failed_precondition(
-        "set '{}': parameters are compared between two steps, and step {} is under way", name,
+        "set '{}': parameters are compared between two steps, but step {} is in progress", name,
         step.index);
   return Parameters(*this, services_, declaration_.group()).compare(names, checksums, advice);
 }
 
-// The flag stays only where it fits: a user who mends it goes on.
+// The flag is kept only if it fits the scheme, so that the set can go on after a refusal.
 Status Set::optimizer_momentum() {
   const uint32_t before = declaration_.flags();
   declaration_.set_flags(before | PENSTOCK_SET_OPTIMIZER_MOMENTUM);
-  const Status status = fits_.check(plans_.works().fitting()).status();
+  const Status status = fits_.check(plans_.compiled().bound_scheme()).status();
   if (!status.ok()) declaration_.set_flags(before);
   return status;
 }
@@ -154,7 +156,7 @@ Status Set::save(std::string& out) {
 
 Status Set::reset() {
   PENSTOCK_TRY(services_.state());
-  (void)flush();  // to its end, well or not: no later message meets one of this step
+  (void)flush();  // ends the step, even with an error, so that later messages cannot match its own
   return saver_.reset();
 }
 
@@ -177,7 +179,7 @@ bool Set::end() {
     services_.run.abandon(fmt::format("set '{}'", name));
     return false;
   }
-  if (residence_.abandons_works_at_end()) leave_behind(plans_.release());
+  if (residence_.abandons_compiled_plan_at_end()) leak(plans_.release());
   channels_.close();
   step_.stop();
   return true;

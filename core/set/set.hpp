@@ -1,16 +1,16 @@
-// A set: what one optimizer or DDP object registers. Its parts are classes, each with a file:
+// A set: the gradients that one optimizer or DDP object registers. Each part is a class in a file:
 //
-//   Declaration, Residence    what the frontend declares, and where gradients are worked on
-//   Fits, Plans, Change       what the configuration makes of it; the works in force; other ones
-//   Step, StepWaits, StepEnd  the machine of a step, what is waited for, its end and outcome
-//   Carries, Saver            what replaced memories have left over; saved states
+//   Declaration, Residence    the frontend's declaration; gradients on devices: resident or staged
+//   Fits, Plans, Change       bound schemes; the plan and compiled plan in force; their changes
+//   Step, StepWaits, StepEnd  the state machine of a step; the application's waits; the outcome
+//   Carries, Saver            mass that replaced memories still held; saved states
 //   Consensus, Agreement      all ranks go on or none does; they go on from equal states
-//   Measurements, Traffic     what is planned from (core/tuning), and what was sent
-//   SetChannels, Reporter     what it sends by, and what people are told
-//   Rates, JoinedSteps        learning rates and the scale; steps of a rank that has joined
+//   Measurements, Traffic     measurements for the planner (core/tuning); counts of sent bytes
+//   SetChannels, Reporter     the set's own channels; reports to the user
+//   Rates, JoinedSteps        learning rates and scale of the loss; steps of a rank that has joined
 //
-// Threads: [application] trains and calls; [control] is the same thread where no step of the set is
-// under way; [engine] runs the jobs of buckets; [any] says that a function may be called from all.
+// Threads: [application] trains and calls the set. [control] is this thread while no step of the
+// set is under way. [engine] runs the jobs of buckets. [any]: every thread may call the function.
 #pragma once
 
 #include "core/set/agreement.hpp"
@@ -25,7 +25,7 @@ namespace penstock {
 
 class Set;
 
-// Ends a set in bounded time. What a plugin call that hangs may still use is not freed.
+// Ends a set in bounded time. Memory that a hanging plugin call may still use is not freed.
 struct SetCloser {
   void operator()(Set* set) const;
 };
@@ -40,7 +40,7 @@ class Set final : private SetContext {
                                   const penstock_set_declaration& declaration);
   ~Set();
 
-  // See runtime.h for each of these.
+  // See runtime.h for each of these functions.
   Status gradient_ready(uint64_t index, const penstock_tensor& tensor, void* stream = nullptr) {
     return step_.ready(index, tensor, stream);
   }
@@ -64,7 +64,7 @@ class Set final : private SetContext {
   Status wait_stream(uint64_t index, void* stream);
   Status wait_all();
   Status poll(uint64_t index, bool& done) { return waits_.poll(index, done); }
-  bool defers() const { return plans_.works().defers(); }
+  bool defers() const { return plans_.compiled().defers(); }
   Status backward_end();
   Status flush();
   Status optimizer_step(std::span<const uint64_t> gradients, std::span<const uint8_t> gone,
@@ -94,7 +94,7 @@ class Set final : private SetContext {
   friend struct SetCloser;
   explicit Set(const Services& services);
   Status make(const penstock_set_declaration& declaration);
-  bool end();  // false: something is still running and cannot be waited for
+  bool end();  // false: a job or plugin call did not end in time, and the set must not be freed
 
   const Services services_;
   Declaration declaration_;

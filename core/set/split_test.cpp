@@ -1,4 +1,4 @@
-// Route split: what is reduced and scattered in backward, and gathered in the next forward.
+// Route split: sums are reduced and scattered in backward, and gathered in the next forward.
 
 #include "core/set/testing.hpp"
 #include "core/tensor/elements.hpp"
@@ -131,7 +131,7 @@ TEST(RouteSplit, GoesOnUnderStrictWhereOneIsNotFinite) {
   });
 }
 
-// What waits for the next forward is let go, for there will be none.
+// Legs that wait for the next forward are launched, because no forward follows.
 TEST(RouteSplit, CanBeResetInMidStep) {
   with_ranks(2, testing::scheme_text(kDear), [&](Runtime& runtime, uint32_t rank) {
     std::vector<Typed> gradients{{PENSTOCK_FLOAT32, 9}, {PENSTOCK_FLOAT32, 5}};

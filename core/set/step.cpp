@@ -10,16 +10,16 @@
 
 namespace penstock {
 
-void Step::arm(Works& works) {
+void Step::arm(CompiledPlan& compiled) {
   const Lock lock(mutex_);
-  works_ = &works;
+  compiled_ = &compiled;
   penstock_step& step = context_.step;
-  step.phase = static_cast<uint32_t>(step.index % works.period());
+  step.phase = static_cast<uint32_t>(step.index % compiled.period());
   activity_->done(context_.attempt);
-  left_ = rearm(works, step.phase, gradients_);
+  left_ = rearm(compiled, step.phase, gradients_);
   closed_ = opened_ = false;
   gate_.drop_held();
-  forward_legs_.arm(works.forward_legs(step.phase));
+  forward_legs_.arm(compiled.forward_legs(step.phase));
 }
 
 Status Step::usable() {
@@ -41,19 +41,19 @@ void Step::make_ready(Gradient& gradient, void* data) {
     opened_ = true;
     first_ready_us_ = gradient.ready_us;
     activity_->at(Activity::Phase::computes, context_.step.index);
-    if (services_.control.somebody_joined()) tell_begun();
+    if (services_.control.somebody_joined()) notify_begun();
   }
   const uint32_t phase = context_.step.phase;
-  for (BucketRun* bucket : works_->of(phase, gradient.index))
+  for (BucketRun* bucket : compiled_->of(phase, gradient.index))
     if (bucket->gradients_missing.fetch_sub(1) == 1 && bucket->plan.launch == PENSTOCK_LAUNCH_READY)
       start(*bucket);
   if (--left_.gradients == 0) all_are_ready();
 }
 
 void Step::all_are_ready() {
-  for (auto& bucket : works_->phase(context_.step.phase))
+  for (auto& bucket : compiled_->phase(context_.step.phase))
     if (bucket->plan.launch != PENSTOCK_LAUNCH_READY) start(*bucket);
-  if (results_.are_told()) stand_in_.wake(context_.attempt);
+  if (results_.are_notified()) waiter_.wake(context_.attempt);
 }
 
 void Step::start(BucketRun& bucket) {
@@ -89,7 +89,7 @@ Status Step::hand_in(uint64_t index, const penstock_tensor& tensor, void* stream
         "gradient '{}' became ready twice in step {}: one backward pass per step, or accumulate "
         "before",
         gradient.name, context_.step.index);
-  const bool is_there = works_->of(context_.step.phase, index).empty();
+  const bool is_there = compiled_->of(context_.step.phase, index).empty();
   void* data = tensor.data;
   if (DeviceSide* side = gradient.on_device.side; side != nullptr && !is_there) {
     const Status queued = is_zero ? side->take_zeros(tensor.data) : side->take(tensor.data, stream);
@@ -124,14 +124,14 @@ void Step::release() {
 
 // ---- ranks that have joined ----
 
-void Step::tell_begun() const {
-  services_.control.tell_step(
+void Step::notify_begun() const {
+  services_.control.notify_step(
       {context_.name, group_.ranks(), context_.attempt, false, rates_.facts()});
 }
 
 void Step::tell_where() {
   const Lock lock(mutex_);
-  if (opened_) tell_begun();
+  if (opened_) notify_begun();
 }
 
 Status Step::begin_with_zeros(std::string_view facts) {
@@ -141,7 +141,7 @@ Status Step::begin_with_zeros(std::string_view facts) {
   return {};
 }
 
-// ---- what the application waits for ----
+// ---- the waits of the application ----
 
 Status Step::close() {
   Lock lock(mutex_);
@@ -154,7 +154,7 @@ Status Step::close() {
   Status failure;
   for (auto& gradient : gradients_) {
     if (gradient->progress != Gradient::Progress::open ||
-        works_->of(context_.step.phase, gradient->index).empty())
+        compiled_->of(context_.step.phase, gradient->index).empty())
       continue;
     if (DeviceSide* side = gradient->on_device.side) {
       failed = gradient.get();
@@ -174,8 +174,8 @@ Status Step::close() {
   return failure.ok() ? failure : give_up(*failed, failure);
 }
 
-// A device has failed in the middle of a step: the other ranks wait for what will not come. Without
-// the lock.
+// A device has failed in the middle of a step: the other ranks wait for messages that will not
+// come. The caller must not hold the lock.
 Status Step::give_up(const Gradient& gradient, const Status& failure) {
   const Status named = failure.with_context(fmt::format(
       "set '{}', step {}, gradient '{}'", context_.name, context_.step.index, gradient.name));
@@ -184,7 +184,7 @@ Status Step::give_up(const Gradient& gradient, const Status& failure) {
   return named;
 }
 
-// It takes long: Control says by name who is waited for, and ends the wait when it is hopeless.
+// A long wait: Control names the ranks that are waited for, and ends the wait if it is hopeless.
 void Step::wait_for_others(const std::function<bool()>& over) {
   const uint64_t index = context_.step.index;
   mutex_.unlock();
@@ -226,7 +226,7 @@ Status Step::wait_until_ended(uint64_t index) {
   // Two words of capture: std::function keeps them without allocating.
   const auto finished = [this, index] {
     return gradients_[index]->progress == Gradient::Progress::done ||
-           works_->of(context_.step.phase, index).empty();
+           compiled_->of(context_.step.phase, index).empty();
   };
   return wait_until(finished, gradients_[index].get());
 }
@@ -273,8 +273,8 @@ Status Step::on_result(void* context, penstock_result_sink sink) {
     return failed_precondition("set '{}' is in the middle of step {}: end the step first",
                                context_.name, context_.step.index);
   results_.tell_to(sink, context, gradients_.size());
-  context_.results_are_told = results_.are_told();
-  if (sink != nullptr) stand_in_.start([this](uint64_t step) { wait_in_place(step); });
+  context_.results_are_notified = results_.are_notified();
+  if (sink != nullptr) waiter_.start([this](uint64_t step) { wait_in_place(step); });
   return {};
 }
 
@@ -302,7 +302,7 @@ void Step::bucket_ended(BucketRun& bucket, const Status& status) {
   Lock lock(mutex_);
   if (torn_.ok()) torn_ = failure;
   forward_legs_.arrived(bucket);
-  // Who waits is woken by what it waits for, not by every bucket.
+  // A waiting thread is woken by the gradient that it waits for, not by every bucket.
   bool awaited = !failure.ok();
   results_.ended().clear();
   for (const PieceRun& piece : bucket.pieces) {
@@ -310,7 +310,7 @@ void Step::bucket_ended(BucketRun& bucket, const Status& status) {
     if (--gradient.pieces_left != 0) continue;
     gradient.progress = Gradient::Progress::done;
     awaited |= gradient.waiters != 0;
-    if (results_.are_told()) results_.ended().push_back(gradient.index);
+    if (results_.are_notified()) results_.ended().push_back(gradient.index);
   }
   if (torn_.ok() && !results_.ended().empty()) {
     lock.unlock();
@@ -332,7 +332,7 @@ void Step::tear(const Status& reason) {
   std::vector<uint64_t> lost;
   for (const auto& gradient : gradients_)
     if (gradient->progress == Gradient::Progress::ready &&
-        !works_->of(context_.step.phase, gradient->index).empty())
+        !compiled_->of(context_.step.phase, gradient->index).empty())
       lost.push_back(gradient->index);
   lock.unlock();
   results_.tell(lost, reason);
@@ -349,15 +349,15 @@ bool Step::wait_until_idle(uint64_t limit_us) {
                            [this]() PENSTOCK_REQUIRES(mutex_) { return running_ == 0; });
 }
 
-// On ORDERED channels the others wait for the turns of buckets that will not run in this step.
+// On ORDERED channels later messages wait for the turns of buckets that will not run in this step.
 void Step::skip_what_never_started() {
   if (!opened_) return;
-  for (auto& bucket : works_->phase(context_.step.phase))
+  for (auto& bucket : compiled_->phase(context_.step.phase))
     if (!bucket->started) skip_all(*bucket);
 }
 
-// Legs that wait for a forward that never comes go, and so does what waits for its turn after
-// messages that never go out: every job ends, unless another rank or a plugin call keeps it.
+// Launches legs that wait for a forward that never comes, and passes the turns of messages that are
+// never sent: every job ends, unless another rank or a plugin call blocks it.
 void Step::let_go() {
   const Lock lock(mutex_);
   forward_legs_.launch_all();
@@ -368,21 +368,21 @@ void Step::drop() {
   const Lock lock(mutex_);
   if (!opened_) return;
   skip_what_never_started();
-  works_->pass_turns(context_.step.phase);
+  compiled_->pass_turns(context_.step.phase);
   opened_ = closed_ = false;
 }
 
 StepTimes Step::finish(bool counts) {
   const Lock lock(mutex_);
   penstock_step& step = context_.step;
-  StepTimes times = ready_times(*works_, step.phase, gradients_);
+  StepTimes times = ready_times(*compiled_, step.phase, gradients_);
   // On a device the first one comes long after it was handed in.
   if (!context_.has_devices) times.first_ready_us = std::min(times.first_ready_us, first_ready_us_);
   times.last_ready_us = std::max(times.last_ready_us, first_ready_us_);
   times.waited_us = double(waited_us_ - waited_before_us_);
   waited_before_us_ = waited_us_;
   activity_->at(Activity::Phase::ended, step.index);
-  works_->pass_turns(step.phase);
+  compiled_->pass_turns(step.phase);
   ++context_.attempt;
   if (counts) ++step.index;
   return times;

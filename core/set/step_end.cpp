@@ -27,10 +27,10 @@ void StepEnd::resize(size_t n_gradients) {
 void StepEnd::begin_next() {
   outcome_.begin();
   void_before_ = set_.void_buckets.load();
-  uses_.step.arm(uses_.plans.works());
+  uses_.step.arm(uses_.plans.compiled());
 }
 
-// ---- what frontends see ----
+// ---- reports of frontends ----
 
 Status StepEnd::optimizer_step(std::span<const uint64_t> gradients, std::span<const uint8_t> gone,
                                uint32_t moment) {
@@ -48,8 +48,10 @@ Status StepEnd::optimizer_step(std::span<const uint64_t> gradients, std::span<co
 
 Status StepEnd::results_gone(std::span<const uint8_t> gone) {
   if (gone.size() != uses_.declaration.gradients().size())
-    return invalid_argument("set '{}' was told of {} results, expected one for each of its {}",
-                            set_.name, gone.size(), uses_.declaration.gradients().size());
+    return invalid_argument(
+        "set '{}' got {} flags of lost results, expected one flag for each of "
+        "its {} gradients",
+        set_.name, gone.size(), uses_.declaration.gradients().size());
   outcome_.results_gone(gone);
   return {};
 }
@@ -67,10 +69,12 @@ Status StepEnd::end(uint32_t outcome) {
   return conclude();
 }
 
-Status StepEnd::end_as_told(std::string_view forgotten) {
+Status StepEnd::end_as_notified(std::string_view forgotten) {
   if (forgotten.size() != forgotten_.size())
-    return invalid_payload("set '{}': the end of a step was told for {} gradients, expected {}",
-                           set_.name, forgotten.size(), forgotten_.size());
+    return invalid_payload(
+        "set '{}': the notice of the end of a step names {} gradients, expected "
+        "{}",
+        set_.name, forgotten.size(), forgotten_.size());
   std::copy(forgotten.begin(), forgotten.end(), forgotten_.begin());
   return conclude();
 }
@@ -81,32 +85,32 @@ Status StepEnd::conclude() {
   uses_.reporter.warn_of_nonfinite();
   const uint64_t ending = set_.step.index;
   if (services_.control.somebody_joined())
-    services_.control.tell_step({set_.name, uses_.declaration.group().ranks(), set_.attempt, true,
-                                 std::string(forgotten_.begin(), forgotten_.end())});
+    services_.control.notify_step({set_.name, uses_.declaration.group().ranks(), set_.attempt, true,
+                                   std::string(forgotten_.begin(), forgotten_.end())});
   Status refused_change;
   Status status = unless_out_of_memory([&] { return finish(refused_change); });
   if (status.ok() && refused_change.ok()) return {};
   const std::string where = fmt::format("set '{}', end of step {}", set_.name, ending);
   if (status.ok()) return refused_change.with_context(where);
-  // Half changed, perhaps on this rank alone: no step can follow, and the others must not wait for
-  // one.
+  // The set is half changed, perhaps on this rank only: no step can follow, and the other ranks
+  // must not wait for a step.
   status = status.with_context(where);
   services_.run.give_up(status);
   uses_.step.told();
   return status;
 }
 
-// `refused_change`: why all ranks stay with the plan that they have.
+// `refused_change`: the reason why all ranks keep their present plan.
 Status StepEnd::finish(Status& refused_change) {
   const bool counts =
       std::find(forgotten_.begin(), forgotten_.end(), 0) != forgotten_.end() || forgotten_.empty();
   PENSTOCK_TRY(settle_states());
-  uses_.carries.settle(uses_.plans.works(), set_.step.phase, forgotten_);
+  uses_.carries.settle(uses_.plans.compiled(), set_.step.phase, forgotten_);
   note_past();
   uses_.reporter.count_nonfinite();
   count_step(counts);
   PENSTOCK_ASSIGN(const bool lets_go,
-                  forgotten_watch_.ends_patience(counts, uses_.plans.works().states()));
+                  forgotten_watch_.ends_patience(counts, uses_.plans.compiled().states()));
   if (lets_go) PENSTOCK_TRY(drop_kept());
   if (counts) {
     uses_.consensus.begin();
@@ -118,7 +122,7 @@ Status StepEnd::finish(Status& refused_change) {
   return {};
 }
 
-// What is kept is dropped; of a memory all of it together, for its parts mean nothing alone.
+// Drops carries and all states of memories together, because a part of them means nothing alone.
 Status StepEnd::let_go() {
   PENSTOCK_TRY(services_.state());
   if (uses_.step.under_way()) PENSTOCK_TRY(end(PENSTOCK_STEP_FORGOTTEN));
@@ -127,24 +131,25 @@ Status StepEnd::let_go() {
 
 Status StepEnd::drop_kept() {
   PENSTOCK_TRY(uses_.residence.run_on_states(
-      [&] { return uses_.plans.works().states().zero_of("memory/"); }));
+      [&] { return uses_.plans.compiled().states().zero_of("memory/"); }));
   uses_.carries.drop();
   forgotten_watch_.begin_again();
-  // A rank that alone has let go is found like one that alone has forgotten.
+  // If only this rank has let go, the digest shows it, like a step forgotten by one rank only.
   set_.past ^= 1;
   set_.last_was_applied = false;
   return {};
 }
 
-// Without a second generation nothing can be dropped, and to guess would be worse.
+// Whether the forgotten gradients can be undone: without a second generation of states they cannot.
 Status StepEnd::forgettable() const {
   const auto first = std::find_if(forgotten_.begin(), forgotten_.end(), is_forgotten);
-  if (set_.forgets || first == forgotten_.end() || !uses_.plans.works().states().keeps_anything())
+  if (set_.forgets || first == forgotten_.end() ||
+      !uses_.plans.compiled().states().keeps_anything())
     return {};
   return failed_precondition(
       "set '{}': the gradients of step {} were thrown away (that of '{}' first), and with "
-      "[runtime] forget = false what they have left in the memories cannot be taken back: remove "
-      "that line, or run such a backward under no_sync()",
+      "[runtime] forget = false their traces in the memories cannot be removed: remove that line, "
+      "or run such a backward under no_sync()",
       set_.name, set_.step.index,
       uses_.declaration.gradients()[size_t(first - forgotten_.begin())]->name);
 }
@@ -157,11 +162,11 @@ Status StepEnd::settle_states() {
   if (!names.empty())
     forgets = [&](const std::string& gradient) { return names.contains(gradient); };
   return uses_.residence.run_on_states(
-      [&] { return uses_.plans.works().states().end_step(forgets); });
+      [&] { return uses_.plans.compiled().states().end_step(forgets); });
 }
 
-// Ranks whose digests differ tell each other with the next step's first message. Its lowest bit
-// alone tells whether a whole step was forgotten.
+// Updates the digest of outcomes, which ranks compare with the first message of the next step. Sums
+// compare only the lowest bit, which changes when a whole step is forgotten.
 void StepEnd::note_past() {
   const auto n_forgotten = std::count_if(forgotten_.begin(), forgotten_.end(), is_forgotten);
   set_.last_was_applied = n_forgotten == 0;
@@ -175,27 +180,27 @@ void StepEnd::note_past() {
 void StepEnd::count_step(bool counts) {
   const uint64_t ended = now_us();
   const uint32_t phase = set_.step.phase;
-  Works& works = uses_.plans.works();
+  CompiledPlan& compiled = uses_.plans.compiled();
   const StepTimes times = uses_.step.finish(counts);
-  uses_.measurements.add_step(works, phase, times, ended);
-  for (const auto& bucket : works.phase(phase))
+  uses_.measurements.add_step(compiled, phase, times, ended);
+  for (const auto& bucket : compiled.phase(phase))
     bucket->last_step = {bucket->encode_us, bucket->exchange_us, bucket->decode_us};
   uses_.reporter.add_step(phase, times, ended, counts);
 }
 
-// Replicated state must have the same bits on all ranks; with runtime.hash_replicated_every that is
-// compared.
+// Compares hashes of the replicated state, whose bits must be equal on all ranks, every
+// runtime.hash_replicated_every steps.
 Status StepEnd::compare_replicated() {
   const uint64_t every = services_.config.runtime().hash_replicated_every;
   if (every == 0 || set_.step.index % every != 0) return {};
-  // Owners on a host have other parts than each other, and those of a part meet across hosts.
-  const bool owned = uses_.plans.works().has_host_sums();
+  // The owners on a host have different parts. The owners of one part are one rank on each host.
+  const bool owned = uses_.plans.compiled().has_host_sums();
   const Group& alike = set_.at(owned ? PENSTOCK_LEVEL_CROSS : PENSTOCK_LEVEL_WORLD).group;
-  PENSTOCK_ASSIGN(const uint64_t hash, uses_.plans.works().states().hash_replicated());
+  PENSTOCK_ASSIGN(const uint64_t hash, uses_.plans.compiled().states().hash_replicated());
   return services_.control.agree(
       fmt::format("replicated state of set {} at step {}{}", set_.name, set_.step.index,
                   owned ? fmt::format(" with rank {}", alike.ranks().front()) : ""),
-      hash_text(hash), alike.ranks(), services_.limits.meeting_us);
+      hash_text(hash), alike.ranks(), services_.limits.rendezvous_us);
 }
 
 }  // namespace penstock

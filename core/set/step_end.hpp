@@ -1,4 +1,4 @@
-// The end of a step: what became of its results, and what follows from that.
+// Ends a step: decides the outcome of its results, and updates states, carries, counters and plan.
 #pragma once
 
 #include "core/set/change.hpp"
@@ -14,7 +14,7 @@ namespace penstock {
 
 class StepEnd {
  public:
-  // What it uses of the other parts of its set.
+  // The other parts of the set that the end of a step uses.
   struct Uses {
     const Declaration& declaration;
     Consensus& consensus;
@@ -27,16 +27,16 @@ class StepEnd {
     Measurements& measurements;
     Reporter& reporter;
   };
-  // All outlive it.
+  // The arguments must outlive the object.
   StepEnd(SetContext& set, const Services& services, const Uses& uses)
       : set_(set), services_(services), uses_(uses), forgotten_watch_(set, services) {}
 
   // [control] Once the gradients are declared.
   void resize(size_t n_gradients);
-  // [control] The next step begins, with the works in force.
+  // [control] The next step begins, with the compiled plan in force.
   void begin_next();
 
-  // [application] See runtime.h for these.
+  // [application] See runtime.h for these functions.
   Status optimizer_step(std::span<const uint64_t> gradients, std::span<const uint8_t> gone,
                         uint32_t moment);
   Status results_gone(std::span<const uint8_t> gone);
@@ -44,9 +44,9 @@ class StepEnd {
   Status end(uint32_t outcome);
   Status let_go();
 
-  // [application] Ends the step where others have decided; forgotten[i]: not 0 where the result of
-  // gradient i was not applied.
-  Status end_as_told(std::string_view forgotten);
+  // [application] Ends the step with the outcome that other ranks have decided. forgotten[i]: not 0
+  // if the result of gradient i was not applied.
+  Status end_as_notified(std::string_view forgotten);
 
  private:
   Status conclude();
@@ -62,7 +62,7 @@ class StepEnd {
   const Services& services_;
   const Uses uses_;
   Outcome outcome_;
-  std::vector<uint8_t> forgotten_;  // of the step that ends, gradient by gradient
+  std::vector<uint8_t> forgotten_;  // in the step that ends, gradient by gradient
   uint64_t void_before_ = 0;        // void buckets that were counted before this step
   ForgottenWatch forgotten_watch_;
 };

@@ -5,12 +5,12 @@
 namespace penstock {
 namespace {
 
-// Between two looks at a copy back. It is short where anybody waits for it: all else is done.
+// The time between two polls of a copy back. It is short because nothing else is left to wait for.
 constexpr std::chrono::microseconds kBetweenLooks{50};
 
 }  // namespace
 
-// Looks from time to time instead of waiting on the device: the end of a run ends this wait too.
+// Polls instead of waiting on the device, so that the end of a run ends this wait too.
 Status StepWaits::until_returned(Gradient& gradient) {
   if (gradient.on_device.side == nullptr) return {};
   const uint64_t start = now_us();

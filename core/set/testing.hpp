@@ -25,7 +25,7 @@ struct GradientShape {
   Place lies_on = {};
 };
 
-// Tables of further instances of loopback say HUB, RANK and SIZE for what differs in each run.
+// Tables of further instances of loopback may say HUB, RANK and SIZE, which this function replaces.
 inline std::string rank_config(std::string scheme, const std::string& hub, uint32_t rank,
                                uint32_t size) {
   for (const auto& [word, value] :
@@ -88,7 +88,7 @@ inline Result<SetHandle> make_set(Runtime& runtime, const std::vector<GradientSh
   declaration.scheme = str(scheme);
   declaration.ranks = ranks.data();  // none: all
   declaration.n_ranks = ranks.size();
-  declaration.flags = flags | PENSTOCK_SET_TELLS_OUTCOME;
+  declaration.flags = flags | PENSTOCK_SET_REPORTS_OUTCOME;
   return Set::create(runtime.services(), declaration);
 }
 

@@ -14,20 +14,19 @@ namespace {
 std::string advice(const PlannedBytes& bytes, uint32_t set_flags) {
   const std::string uncompressed = fmt::format("compressor = \"{}\"", defaults::kCompressor);
   if (bytes.gathered + bytes.pairs > bytes.summed)
-    return "a gathered payload goes to every other rank: take a stronger compression, one that "
-           "is summed, or " +
+    return "a gathered payload goes to every other rank: use a stronger compression, a compressor "
+           "with summed payloads, or " +
            uncompressed;
   return (set_flags & PENSTOCK_SET_RESULT_AT_OWNER) != 0
              ? "a sum goes to every rank, at twice the bytes of a reduce-scatter to owners "
-               "(FSDP2), "
-               "and vectors are sent whole by low-rank compressors: take a stronger compression, "
-               "or one whose payloads are gathered"
-             : "payloads are summed and yet larger than these gradients, which are small: take a "
+               "(FSDP2), and low-rank compressors send vectors whole: use a stronger compression, "
+               "or a compressor with gathered payloads"
+             : "payloads are summed and yet larger than these gradients, which are small: use a "
                "stronger compression (a lower rank), or a rule with " +
                    uncompressed + " for them";
 }
 
-// "in steps 0 to 99", of several stages.
+// The steps of stage i as text, such as "in steps 0 to 99".
 std::string when(const std::vector<StageTraffic>& stages, size_t i) {
   if (stages.size() == 1) return "in every step";
   return i + 1 < stages.size()

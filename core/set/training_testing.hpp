@@ -1,6 +1,6 @@
 // For tests: a small training problem whose gradients depend on the parameters, so that a wrong
-// step shows in all later ones. Parameters and updates are in double: what differs between two ways
-// to train is then what the runtime rounds.
+// step shows in all later steps. Parameters and updates are in double, so that two trainings
+// differ only by the rounding of the runtime.
 #pragma once
 
 #include "core/set/testing.hpp"
@@ -43,8 +43,8 @@ class Problem {
     return parameters;
   }
 
-  // A quadratic valley around a point of the rank's own, and noise of this rank that moves on by
-  // some entries in each step.
+  // The gradient of a quadratic valley around a centre of this rank, and noise of this rank that is
+  // shifted by 37 entries in each step.
   Values gradients(const Doubles& parameters, uint32_t rank, uint64_t step) const {
     Values result;
     for (size_t g = 0; g < shapes_.size(); ++g) {

@@ -1,4 +1,4 @@
-// A run whose levels have transports of their own.
+// A run with a transport for each level.
 
 #include "core/set/training_testing.hpp"
 
@@ -66,7 +66,7 @@ TEST(Transports, EachLevelsMessagesGoOverItsOwn) {
   EXPECT_GE(step_us("local = \"slow\"\ncross = \"slow\""), 3 * kLatency);
 }
 
-// Every rank's error where they cannot start.
+// The error of every rank if the run cannot start.
 std::vector<std::string> refusals(uint32_t size, const std::string& scheme) {
   static std::atomic<int> next{0};
   const std::string hub = fmt::format("transports-{}", next++);
@@ -85,7 +85,8 @@ TEST(Transports, ThatDisagreeOnHostsAreRefusedOnAllRanks) {
   for (const std::string& message :
        refusals(2, scheme_text("") + transports("local = \"slow\"") + slow_loopback("0,0", 0) +
                        "[collective.loopback]\nhosts = \"0,1\"\n"))
-    EXPECT_NE(message.find("both must find the same ranks on the same hosts"), std::string::npos)
+    EXPECT_NE(message.find("both transports must find equal ranks on equal hosts"),
+              std::string::npos)
         << message;
 }
 

@@ -1,4 +1,4 @@
-// For tests: what the scheduler `witness` (tests/plugins) was shown.
+// For tests: the input that the scheduler `witness` (tests/plugins) received.
 #pragma once
 
 #include "core/set/testing.hpp"
@@ -14,7 +14,7 @@ namespace penstock::testing {
 
 using Figures = std::map<std::string, std::vector<double>>;
 
-// Its "name value" lines, from the plan in force.
+// The lines "name value" in the scheduler's explanation of the plan in force.
 inline Figures figures_of(Set& set) {
   Figures figures;
   const auto report = set.report();

@@ -1,5 +1,5 @@
-// What people are told of a set: the lines at its start and end, where values that are not finite
-// came from, and its timeline.
+// The information for the user about a set: the log lines at its start and end, the warning that
+// names a gradient that is not finite, and the timeline.
 
 #include "core/set/testing.hpp"
 

@@ -1,9 +1,9 @@
-// A state tensor in two generations: a step writes the next one, and its end makes that the current
-// one, or drops it. So what a forgotten step has changed is, to the bit, as it was, whatever
-// plugins have done; no plugin takes part.
+// A state tensor in two generations. A step writes the next generation; the end of the step makes
+// it the current generation or drops it. So a forgotten step leaves the state bit for bit as it
+// was, without any help from plugins.
 //
-// Threads: a step's calls come from the engine; all else from who owns the set's plan, between
-// jobs.
+// Threads: the engine makes the calls of a step; the thread that owns the set's plan makes all
+// other calls, between jobs.
 #pragma once
 
 #include "core/state/state_memory.hpp"
@@ -21,11 +21,11 @@ struct Generations {
 
   uint64_t rows = 0, cols = 0;
   uint32_t dtype = 0;
-  // The second one only where steps may be forgotten.
+  // `other` is set only if steps may be forgotten.
   StateMemory memory;
   std::optional<StateMemory> other;
   bool other_is_current = false;
-  // Of the next generation, bytes that the step under way writes, or has copied.
+  // Bytes of the next generation that the step under way writes or has copied.
   struct Range {
     uint64_t first, end;
   };
@@ -37,8 +37,8 @@ struct Generations {
   uint64_t bytes() const { return memory.bytes() * (other ? 2 : 1); }
 
   bool is_written(const Range& range) const;
-  // The step is over: what it has not written of the next generation is copied, and that is the
-  // current one.
+  // Ends the step: copies to the next generation all bytes that the step has not written there, and
+  // makes this generation current.
   Status advance();
   void drop() { written.clear(); }
 
@@ -48,26 +48,26 @@ struct Generations {
   }
 };
 
-// What one item sees of a tensor: all of it, or its range of elements. Stays where it is as long as
-// the store.
+// The part of a tensor that one item sees: the whole tensor, or its range of elements. Its address
+// does not change while the store lives.
 class StateView {
  public:
   StateView(Generations& tensor, const penstock_state_declaration& declared, uint64_t first_byte);
   StateView(const StateView&) = delete;
   StateView& operator=(const StateView&) = delete;
 
-  // Between steps the current generation; in a step, once it is open, the next one.
+  // Between steps the current generation; in a step, after open, the next generation.
   const penstock_tensor* c() const { return &c_; }
-  // In a step: the same of the current generation, or null where there is one only.
+  // In a step: this part of the current generation, or null if there is only one generation.
   const penstock_tensor* before() const { return tensor_.other ? &before_ : nullptr; }
 
-  // The step is about to use it. A copy of the current generation is made in the next one.
+  // The step is about to use the state: copies the current generation to the next.
   Status open();
-  // Instead: whoever calls writes every element, from before().
+  // Instead of open(), if the caller writes every element, computed from before().
   void open_unwritten();
-  // Who has not written after all.
+  // Copies after open_unwritten(), if the caller did not write the elements.
   Status copy_after_all();
-  // The step is over, or is dropped.
+  // The step has ended or is dropped.
   void close();
   const Generations& tensor() const { return tensor_; }
 

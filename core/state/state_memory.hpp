@@ -1,5 +1,5 @@
-// Where the numbers of a state tensor lie: in host memory, or on the device where its gradient is
-// worked on.
+// The memory of a state tensor: host memory, or the device on which its gradient is
+// device-resident.
 #pragma once
 
 #include "core/base/buffer.hpp"
@@ -11,17 +11,17 @@
 
 namespace penstock {
 
-// Zeroed when it is made. On a device everything is queued on the stream of those who use it;
-// copies to the host and from it wait. [control]
+// Zeroed when it is made. On a device, work is queued on the stream of the users of the memory;
+// copies to and from the host wait. [control]
 class StateMemory {
  public:
-  // Nothing where this machine does not give that much.
+  // Empty if the machine cannot allocate so much memory.
   static std::optional<StateMemory> try_make_on_host(uint64_t bytes);
-  // `stream` outlives it. OUT_OF_MEMORY, DEVICE_ERROR.
+  // `stream` must outlive it. OUT_OF_MEMORY, DEVICE_ERROR.
   static Result<StateMemory> make_on_device(uint64_t bytes, const Stream& stream);
 
   uint64_t bytes() const { return bytes_; }
-  // Of the place: on a device no host may read there.
+  // The address at its place: the host must not read a device address.
   std::byte* data() const {
     return stream_ == nullptr ? on_host_.data() : static_cast<std::byte*>(on_device_.data());
   }
@@ -32,15 +32,16 @@ class StateMemory {
   }
 
   Status zero();
-  // `bytes` from `offset` on, of another one of the same size and place; on a device queued.
+  // Copies `bytes` from `offset` on from another memory of equal size and place; on a device the
+  // copy is queued.
   Status copy_from(const StateMemory& other, uint64_t offset, uint64_t bytes);
-  // All bytes, to host memory and from it.
+  // Copies all bytes to host memory, or from it.
   Status read(std::span<std::byte> target) const;
   Status write(std::span<const std::byte> source);
 
  private:
   StateMemory() = default;
-  // Calls copy(place in pinned memory, offset, bytes) for one part after the other.
+  // Calls copy(address in pinned memory, offset, bytes) for each part in turn.
   template <typename Copy>
   Status in_parts(const Copy& copy) const;
 

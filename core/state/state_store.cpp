@@ -10,11 +10,13 @@
 namespace penstock {
 namespace {
 
-constexpr std::string_view kSummed = "taken over, their sum over ranks is what it was";
-constexpr std::string_view kAveraged = "taken over, their mean over ranks is what it was";
-constexpr std::string_view kDropped = "dropped, as their plugin declares";
-constexpr std::string_view kReshaped = "dropped, as they have another shape on this many ranks";
-constexpr std::string_view kEqual = "equal in all shards, and now here";
+constexpr std::string_view kSummed = "taken over, their sum over ranks did not change";
+constexpr std::string_view kAveraged = "taken over, their mean over ranks did not change";
+constexpr std::string_view kDropped = "dropped, because their plugin declares so";
+constexpr std::string_view kReshaped =
+    "dropped, because their shape differs on this number of "
+    "ranks";
+constexpr std::string_view kEqual = "equal in all shards, loaded on this rank too";
 constexpr std::string_view kTaken = "taken from one shard each";
 
 std::string_view class_name(uint32_t state_class) {
@@ -90,8 +92,8 @@ Result<StateView*> StateStore::claim(StateKey key, const ElementRange& extent,
   const bool per_element = declaration.state_class != PENSTOCK_STATE_SOFT && numel == range.numel;
   if (keeps_by_element && !per_element && range != extent)
     return failed_precondition(
-        "{} has {} x {} numbers, not one per element, so gradient '{}' cannot be cut: what is kept "
-        "would be lost at the next cut",
+        "{} has {} x {} numbers, not one per element, so gradient '{}' cannot be cut: the kept "
+        "values would be lost at the next cut",
         key.text(), declaration.rows, declaration.cols, key.gradient);
   if (per_element) key.range = extent;
   const uint64_t rows = per_element ? extent.numel : declaration.rows;
@@ -275,7 +277,7 @@ Result<std::string_view> StateStore::resize(const StateKey& key, const Claimed& 
   }
   for (size_t from = 0; from < saved.size(); ++from)
     if (!saved[from])
-      return mismatch("the shard of rank {} lacks {}, which others have", from, key.text());
+      return mismatch("the shard of rank {} lacks {}, which other shards have", from, key.text());
   if (claimed.state_class == PENSTOCK_STATE_REPLICATED) {
     for (size_t from = 1; from < saved.size(); ++from)
       if (*saved[from] != *saved[0])
@@ -290,11 +292,11 @@ Result<std::string_view> StateStore::resize(const StateKey& key, const Claimed& 
       (dtype != PENSTOCK_FLOAT32 && dtype != PENSTOCK_FLOAT64))
     return failed_precondition(
         "{} cannot be loaded by another number of ranks ({} saved, {} load it): {}; load it on as "
-        "many ranks, or go on from the parameters alone",
+        "many ranks, or continue with only the parameters",
         key.text(), saved.size(), to.world,
         claimed.on_resize == PENSTOCK_RESIZE_SUM
             ? fmt::format("{} is not summed", dtype_name(dtype))
-            : "its plugin declares that it is not");
+            : "its plugin declares that it cannot");
   // Local state is owed to nobody, so it has no worth to keep.
   const bool averages = to.averages && claimed.state_class == PENSTOCK_STATE_MASS;
   take_share(saved, dtype, to, averages ? to.worth() : 1, {target, saved[0]->size()});
@@ -346,7 +348,7 @@ std::string StateStore::left_by(const StateStore& next) const {
     if (next.tensors_.count(key) == 0)
       left.add(key, claimed.state_class,
                claimed.state_class == PENSTOCK_STATE_MASS
-                   ? "handed over to the gradients of the next step: the new plan keeps none of it"
+                   ? "handed over to the gradients of the next step: the new plan does not keep it"
                    : "dropped: the new plan has no place for them");
   return left.text();
 }

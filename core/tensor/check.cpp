@@ -27,14 +27,15 @@ bool is_too_large(uint64_t numel, uint64_t element_bytes) {
 
 Status storage_fault(const penstock_tensor& tensor, const Place& expected) {
   if (!PENSTOCK_HAS_FIELD(&tensor, penstock_tensor, device_id))
-    return invalid_argument("has struct_size {}, expected at least that of ABI 0.1",
+    return invalid_argument("has struct_size {}, expected at least the size of ABI 0.1",
                             tensor.struct_size);
   if (const Place place = place_of(tensor); !(place == expected))
     return Status(
         expected.is_cpu() ? Code::unimplemented : Code::invalid_argument,
         fmt::format("lies on {}, expected {}; copy it there", place.name(), expected.name()));
   if (dtype_bytes(tensor.dtype) == 0)
-    return invalid_argument("has dtype {}, expected one of penstock/base.h", tensor.dtype);
+    return invalid_argument("has dtype {}, expected an element type of penstock/base.h",
+                            tensor.dtype);
   if (tensor.n_dims > kMostDimensions || (tensor.n_dims > 0 && tensor.shape == nullptr))
     return invalid_argument("has {} dimensions, expected a shape of at most {}", tensor.n_dims,
                             kMostDimensions);
@@ -51,7 +52,7 @@ Status tensor_fault(const penstock_tensor& tensor) {
   for (uint64_t i = 0; i < tensor.n_dims; ++i) {
     const int64_t size = tensor.shape[i];
     if (size < 0 || __builtin_mul_overflow(numel, static_cast<uint64_t>(size), &numel))
-      return invalid_argument("has size {} in dimension {}, expected one that memory can hold",
+      return invalid_argument("has size {} in dimension {}, expected a size that fits into memory",
                               size, i);
   }
   if (is_too_large(numel, dtype_bytes(tensor.dtype)))

@@ -1,5 +1,4 @@
-// Element types: their sizes, which are the SDK's, and the names by which files and messages know
-// them.
+// Element types: their sizes (as in the SDK), and their names in files and messages.
 #pragma once
 
 #include <penstock/views.hpp>

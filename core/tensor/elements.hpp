@@ -1,5 +1,5 @@
-// The few element-wise things the core does itself: staging to float32, scaling, looking for what
-// is not finite.
+// The few element-wise operations of the core: conversion to and from float32, scaling, and checks
+// for non-finite values.
 #pragma once
 
 #include "core/tensor/dtype.hpp"
@@ -15,14 +15,14 @@ void from_float32(uint32_t dtype, const float* source, void* target, uint64_t co
 // elements *= factor; integers through double, truncated.
 void scale(uint32_t dtype, void* elements, uint64_t count, double factor);
 
-// elements /= divisor: floating ones times its reciprocal; integers truncated, and exact where they
-// are multiples of it.
+// elements /= divisor: floating values are multiplied by its reciprocal; integers are truncated,
+// and exact if they are multiples of it.
 void divide(uint32_t dtype, void* elements, uint64_t count, uint32_t divisor);
 
-// False when some element of a floating dtype is NaN or infinite; true for integers.
+// False if an element of a floating dtype is NaN or infinite; true for integers.
 bool all_finite(uint32_t dtype, const void* elements, uint64_t count);
 
-// Every element of a floating dtype becomes NaN; integers become 0.
+// Sets every element of a floating dtype to NaN, and of an integer dtype to 0.
 void fill_nan(uint32_t dtype, void* elements, uint64_t count);
 
 }  // namespace penstock

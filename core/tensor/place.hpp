@@ -1,4 +1,4 @@
-// Where a tensor lies.
+// The place of a tensor in memory: the CPU or a device.
 #pragma once
 
 #include <penstock/base.h>
@@ -14,11 +14,11 @@ struct Place {
   int32_t device_id = 0;
 
   bool is_cpu() const { return device_type == PENSTOCK_DEVICE_CPU; }
-  // The CPU has one memory, whatever its number.
+  // All numbers of the CPU name one place.
   bool operator==(const Place& other) const {
     return device_type == other.device_type && (is_cpu() || device_id == other.device_id);
   }
-  // For messages: "the CPU", "cuda:1", "device type 7".
+  // Used in messages: "the CPU", "cuda:1", "device type 7".
   std::string name() const {
     if (is_cpu()) return "the CPU";
     return device_type == PENSTOCK_DEVICE_CUDA ? fmt::format("cuda:{}", device_id)

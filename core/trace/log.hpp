@@ -18,13 +18,13 @@ enum class LogLevel : uint32_t {
   error = PENSTOCK_LOG_ERROR,
 };
 
-// LogLevel::warning for a name that is none of debug, info, warning, error.
+// LogLevel::warning for a name other than debug, info, warning, error.
 LogLevel log_level_from_name(std::string_view name);
 
 // All functions may be called from any thread.
 class Log {
  public:
-  // Gets every finished line without its newline; calls never overlap.
+  // Receives every finished line without its newline; calls never overlap.
   using Sink = std::function<void(LogLevel, std::string_view line)>;
 
   explicit Log(LogLevel level = LogLevel::warning);  // to stderr
@@ -38,7 +38,8 @@ class Log {
   // Lines begin with "[rank/world] " from now on.
   void set_rank(uint32_t rank, uint32_t world);
   void write(LogLevel level, std::string_view component, std::string_view message);
-  // The same, unless the same words were written so before: what each of many sets would say.
+  // Like write(), but skips a message that was written before; for messages that many sets would
+  // repeat.
   void write_once(LogLevel level, std::string_view component, std::string_view message);
 
  private:

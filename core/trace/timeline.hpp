@@ -1,8 +1,8 @@
 // A Chrome trace of named stages per bucket and of named operations; opens in Perfetto and in
 // chrome://tracing.
 //
-// Off until start; then every span costs one lock and one append. A thread of its own writes to the
-// file as the run goes. All functions may be called from any thread.
+// Off until start; then every span costs one lock and one append. A separate thread writes the file
+// during the run. All functions may be called from any thread.
 #pragma once
 
 #include "core/base/clock.hpp"
@@ -21,15 +21,15 @@ namespace penstock {
 
 // One span of a trace.
 struct Span {
-  // negotiate, backward, compensate, encode, exchange, decode, record, finish or wait; of an
-  // operation its pattern.
+  // negotiate, backward, compensate, encode, exchange, decode, record, finish or wait; for an
+  // operation, its pattern.
   std::string stage;
   std::string lane;  // groups spans in rows: a bucket with its gradients, or "application"
   uint64_t start_us = 0;
   uint64_t end_us = 0;
   uint64_t step = 0;
-  std::string scheme;      // compressor and memory; empty: none of its own
-  uint64_t bytes = 0;      // handed over; 0: says nothing
+  std::string scheme;      // compressor and memory; empty: the span has none
+  uint64_t bytes = 0;      // bytes handed over; 0: not shown
   uint64_t operation = 0;  // number of a named operation, whose spans may overlap; 0: none
 };
 
@@ -40,20 +40,20 @@ class Timeline {
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  // Writes from now on to `path`. A running trace is ended first.
+  // Writes to `path` from now on. A running trace is ended first.
   Status start(const std::string& path);
-  // Success when none is running. An error that `warn` was given is not returned again.
+  // Success if no trace is running. An error that `warn` has received is not returned again.
   Status stop();
   bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
   void set_rank(uint32_t rank) { rank_ = rank; }
-  // Before start: gets one line when writing fails; the trace ends there.
+  // Called before start. `warn` receives one line when writing fails; the trace ends then.
   void set_warning(std::function<void(std::string_view)> warn) { warn_ = std::move(warn); }
 
   void add(Span span);
-  // An operation of this name, from its submission, when it was sent, and its end.
+  // Adds an operation with this name: the times of its submission, its sending and its end.
   void add_operation(std::string_view pattern, std::string_view name, uint64_t asked_us,
                      uint64_t sent_us, uint64_t end_us, uint64_t bytes);
-  // Returns when all that was added is in the file, or writing has failed.
+  // Returns when all added spans are in the file, or writing has failed.
   void flush();
 
  private:
@@ -72,12 +72,12 @@ class Timeline {
   bool flushing_ PENSTOCK_GUARDED_BY(mutex_) = false;
   uint64_t next_operation_ PENSTOCK_GUARDED_BY(mutex_) = 1;
   std::thread writer_ PENSTOCK_GUARDED_BY(control_);
-  // The writing thread's.
+  // Used by the writing thread only.
   TimelineFile file_;
   std::map<std::string, int> lanes_;
 };
 
-// Adds a span from its making to its end, when the timeline is on.
+// Adds a span from its construction to its destruction if the timeline is on.
 class TimedSpan {
  public:
   TimedSpan(Timeline* timeline, std::string_view stage, std::string_view lane, uint64_t step,

@@ -1,5 +1,5 @@
-// The file of a timeline: a JSON object that is whole after every append, so that a run that is
-// killed, or a disk that is full, leaves a trace that viewers open.
+// The file of a timeline: a JSON object that is complete after every append, so that viewers can
+// open the trace even if the run is killed or the disk is full.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-// One thread at a time.
+// For one thread at a time.
 class TimelineFile {
  public:
   TimelineFile() = default;
@@ -18,10 +18,9 @@ class TimelineFile {
   TimelineFile(const TimelineFile&) = delete;
   TimelineFile& operator=(const TimelineFile&) = delete;
 
-  // Makes an empty trace at `path`. NOT_FOUND where it cannot be written.
+  // Creates an empty trace at `path`. NOT_FOUND if it cannot be written.
   Status open(const std::string& path);
-  // Appends events, JSON objects with commas between them. On an error the file holds what it held
-  // before.
+  // Appends events: JSON objects, separated by commas. An error leaves the file unchanged.
   Status append(std::string_view events);
   void close();
   const std::string& path() const { return path_; }

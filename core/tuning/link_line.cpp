@@ -86,14 +86,14 @@ Result<LinkLines> measure(LinkTrial& trial, uint32_t level) {
 
 }  // namespace
 
-Result<LinkLines> measure_lines(const HostWay& way) {
-  const Group& members = way.channel.members;
-  return measure(*make_trial(way, trial_elements(members.size())), members.level());
+Result<LinkLines> measure_lines(const HostPath& path) {
+  const Group& members = path.channel.members;
+  return measure(*make_trial(path, trial_elements(members.size())), members.level());
 }
 
-Result<LinkLines> measure_lines(const DirectWay& way) {
-  const Group& members = way.tells.channel.members;
-  PENSTOCK_ASSIGN(const auto trial, make_trial(way, trial_elements(members.size())));
+Result<LinkLines> measure_lines(const DirectPath& path) {
+  const Group& members = path.tells.channel.members;
+  PENSTOCK_ASSIGN(const auto trial, make_trial(path, trial_elements(members.size())));
   return measure(*trial, members.level());
 }
 

@@ -1,5 +1,5 @@
-// The lines of a link, as a plan needs them: what a further message adds while others are under
-// way.
+// The linear costs of a link that a plan uses: the time that one more message adds while other
+// messages are under way.
 #pragma once
 
 #include "core/plan/planner.hpp"
@@ -7,19 +7,20 @@
 
 namespace penstock {
 
-// What was measured of one level of the network: time of a message = alpha + beta * bytes, with the
-// bytes that a rank hands over.
+// Measurements of one level of the network: time of a message = alpha + beta * bytes, in which
+// bytes are the bytes that a rank hands over.
 struct LinkLines {
-  planning::LinkEntry whole;                 // all-reduces of any size
-  std::vector<planning::LinkEntry> by_size;  // per pattern, each in two classes of size
+  planning::LinkEntry whole;                 // all-reduces of every size
+  std::vector<planning::LinkEntry> by_size;  // per pattern, in two classes of size each
 };
 
-// Collective over the channel's group, between two steps. The transport carries messages side by
-// side, so what counts is what each of several small ones takes and not the time that a lone one is
-// on its way, and what a second large one takes behind the first. Each is the least of a few:
-// whatever else the machine does only adds to it. From device to device a message counts with its
-// header and turn. Errors: the transport's, and `limit_us` per message.
-Result<LinkLines> measure_lines(const HostWay& way);
-Result<LinkLines> measure_lines(const DirectWay& way);
+// Collective over the channel's group, between two steps. A transport carries messages
+// concurrently. Therefore it measures the time per message of several small messages, not the
+// latency of a single message, and the time that a second large message takes behind a first. Each
+// value is the minimum of a few tries, because other load on the machine only adds time. The time
+// of a device-to-device message includes its header and ticket. Errors: errors of the transport,
+// and `limit_us` per message.
+Result<LinkLines> measure_lines(const HostPath& path);
+Result<LinkLines> measure_lines(const DirectPath& path);
 
 }  // namespace penstock

@@ -1,7 +1,7 @@
 #include "core/tuning/link_trial.hpp"
 
 #include "core/base/buffer.hpp"
-#include "core/base/left_behind.hpp"
+#include "core/base/leak.hpp"
 #include "core/base/mutex.hpp"
 #include "core/comm/channel.hpp"
 #include "core/plugin/instances.hpp"
@@ -72,11 +72,11 @@ struct Probe : Transfer {
     message.receive_offsets = offsets.data();
     return count * (gathers ? size : 1);
   }
-  void go_at_once(const HostWay& way, uint64_t nth_tag) {
+  void go_at_once(const HostPath& path, uint64_t nth_tag) {
     sequence = kAtOnce;
-    limit_us = message.deadline_us = way.limit_us;
-    message.tag = way.tag - nth_tag;
-    way.communication.submit(&way.channel, this);
+    limit_us = message.deadline_us = path.limit_us;
+    message.tag = path.tag - nth_tag;
+    path.communication.submit(&path.channel, this);
   }
 };
 
@@ -89,7 +89,7 @@ Result<double> time_of(std::unique_ptr<Probes> probes, size_t n) {
   probes->together.wait();
   const auto time = double(now_us() - start);
   if (probes->together.status().ok()) return time;
-  return leave_behind(std::move(probes))->together.status();
+  return leak(std::move(probes))->together.status();
 }
 
 // ---- in host memory ----
@@ -102,16 +102,16 @@ struct HostSpace {
 
 class HostProbe final : public Probe {
  public:
-  HostProbe(const HostWay& way, const HostSpace&, Together& together, uint64_t number)
-      : way_(way), together_(together), number_(number) {}
+  HostProbe(const HostPath& path, const HostSpace&, Together& together, uint64_t number)
+      : path_(path), together_(together), number_(number) {}
   uint64_t shape(uint32_t pattern, uint64_t count, const Elements& elements) {
-    return Probe::shape(pattern, count, way_.channel.members.size(), elements);
+    return Probe::shape(pattern, count, path_.channel.members.size(), elements);
   }
-  void begin() { go_at_once(way_, number_); }
+  void begin() { go_at_once(path_, number_); }
   void finished(Status status) override { together_.end(std::move(status)); }
 
  private:
-  const HostWay& way_;
+  const HostPath& path_;
   Together& together_;
   const uint64_t number_;
 };
@@ -123,27 +123,27 @@ struct DeviceSpace {
   penstock_exec exec{};
 };
 
-// Header, turn and message, each when the one before it has come. Begun by the application; then
+// Header, ticket and message, each when the one before it has come. Begun by the application; then
 // the communication thread goes from one to the next.
 class DirectProbe {
  public:
-  DirectProbe(const DirectWay& way, const DeviceSpace& space, Together& together, uint64_t number)
-      : way_(way), together_(together), number_(number) {
-    const uint32_t size = way.tells.channel.members.size();
+  DirectProbe(const DirectPath& path, const DeviceSpace& space, Together& together, uint64_t number)
+      : path_(path), together_(together), number_(number) {
+    const uint32_t size = path.tells.channel.members.size();
     headers_ = Buffer((size + 1) * kHeaderBytes);
-    turns_ = Buffer(2 * sizeof(uint64_t));
+    tickets_ = Buffer(2 * sizeof(uint64_t));
     header_.shape(PENSTOCK_ALL_GATHER, kHeaderBytes, size,
                   {headers_.data() + size * kHeaderBytes, headers_.as<float>()});
     turn_.shape(PENSTOCK_BROADCAST, sizeof(uint64_t), size,
-                {turns_.data(), turns_.as<float>() + 2});
+                {tickets_.data(), tickets_.as<float>() + 2});
     header_.message.dtype = turn_.message.dtype = PENSTOCK_UINT8;
     header_.whole = turn_.whole = message_.whole = this;
     message_.message.exec = &space.exec;
   }
   uint64_t shape(uint32_t pattern, uint64_t count, const Elements& elements) {
-    return message_.shape(pattern, count, way_.between.channel->members.size(), elements);
+    return message_.shape(pattern, count, path_.between.channel->members.size(), elements);
   }
-  void begin() { header_.go_at_once(way_.tells, 2 * number_); }
+  void begin() { header_.go_at_once(path_.tells, 2 * number_); }
 
  private:
   struct Part final : Probe {
@@ -158,38 +158,38 @@ class DirectProbe {
     else
       send_message();
   }
-  // All ranks are here: whoever has the turn waits for nobody's application.
+  // All ranks are here: whoever has the ticket waits for nobody's application.
   void take_turn() {
-    if (is_first()) *turns_.as<uint64_t>() = way_.between.next_turn.fetch_add(1);
-    turn_.go_at_once(way_.tells, 2 * number_ + 1);
+    if (is_first()) *tickets_.as<uint64_t>() = path_.between.next_ticket.fetch_add(1);
+    turn_.go_at_once(path_.tells, 2 * number_ + 1);
   }
   void send_message() {
-    Channel& channel = *way_.between.channel;
-    message_.sequence = turns_.as<uint64_t>()[is_first() ? 0 : 1];
-    message_.message.tag = message_.sequence % sdk::kTagLimit;  // as submit_by_turn
-    message_.limit_us = message_.message.deadline_us = way_.tells.limit_us;
-    way_.traffic.add(bytes_handed_over(message_.message, channel.group.size),
-                     bytes_moved(channel, message_.message));
-    way_.tells.communication.submit(&channel, &message_);
+    Channel& channel = *path_.between.channel;
+    message_.sequence = tickets_.as<uint64_t>()[is_first() ? 0 : 1];
+    message_.message.tag = message_.sequence % sdk::kTagLimit;  // as submit_by_ticket
+    message_.limit_us = message_.message.deadline_us = path_.tells.limit_us;
+    path_.traffic.add(bytes_handed_over(message_.message, channel.group.size),
+                      bytes_moved(channel, message_.message));
+    path_.tells.communication.submit(&channel, &message_);
   }
-  bool is_first() const { return way_.tells.channel.group.rank == 0; }
+  bool is_first() const { return path_.tells.channel.group.rank == 0; }
 
-  const DirectWay way_;
+  const DirectPath path_;
   Together& together_;
   const uint64_t number_;
-  Buffer headers_, turns_;  // what all send and what this rank does; the other way round
+  Buffer headers_, tickets_;  // what all send and what this rank does; the other way round
   Part header_, turn_, message_;
 };
 
 // Messages over one way, all from the same place and each to one of its own.
-template <typename Way, typename Space, typename WayProbe>
+template <typename Path, typename Space, typename PathProbe>
 class TrialOver final : public LinkTrial {
  public:
-  TrialOver(const Way& way, const Channel& channel, const HostWay& tells, uint64_t patterns,
+  TrialOver(const Path& path, const Channel& channel, const HostPath& tells, uint64_t patterns,
             std::shared_ptr<const Space> space)
       : LinkTrial(channel, patterns,
                   (tells.channel.traits.flags & PENSTOCK_COLLECTIVE_ORDERED) == 0),
-        way_(way),
+        path_(path),
         space_(std::move(space)) {}
 
   Result<double> together_us(uint32_t pattern, uint64_t count, size_t n) override {
@@ -198,7 +198,7 @@ class TrialOver final : public LinkTrial {
     void* const receive = space_->receive.data();
     uint64_t received = 0;
     for (size_t i = 0; i < n; ++i) {
-      WayProbe& probe = probes->all.emplace_back(way_, *space_, probes->together, i);
+      PathProbe& probe = probes->all.emplace_back(path_, *space_, probes->together, i);
       received += probe.shape(pattern, count,
                               {space_->send.data(), static_cast<float*>(receive) + received});
     }
@@ -209,37 +209,37 @@ class TrialOver final : public LinkTrial {
   struct Probes {
     std::shared_ptr<const Space> space;
     Together together;
-    std::deque<WayProbe> all;
+    std::deque<PathProbe> all;
   };
 
-  const Way way_;
+  const Path path_;
   const std::shared_ptr<const Space> space_;
 };
 
 }  // namespace
 
-std::unique_ptr<LinkTrial> make_trial(const HostWay& way, const TrialElements& most) {
+std::unique_ptr<LinkTrial> make_trial(const HostPath& path, const TrialElements& most) {
   HostSpace space{Buffer(most.sent * sizeof(float)), Buffer(most.received * sizeof(float))};
-  return std::make_unique<TrialOver<HostWay, HostSpace, HostProbe>>(
-      way, way.channel, way, way.channel.traits.patterns,
+  return std::make_unique<TrialOver<HostPath, HostSpace, HostProbe>>(
+      path, path.channel, path, path.channel.traits.patterns,
       std::make_shared<const HostSpace>(std::move(space)));
 }
 
-Result<std::unique_ptr<LinkTrial>> make_trial(const DirectWay& way, const TrialElements& most) {
-  const Device& device = way.residents.device();
+Result<std::unique_ptr<LinkTrial>> make_trial(const DirectPath& path, const TrialElements& most) {
+  const Device& device = path.residents.device();
   DeviceSpace space;
   PENSTOCK_ASSIGN(space.send, DeviceMemory::make(device, most.sent * sizeof(float)));
   PENSTOCK_ASSIGN(space.receive, DeviceMemory::make(device, most.received * sizeof(float)));
-  space.exec = exec_on(way.residents);
+  space.exec = exec_on(path.residents);
   // Each message is sent behind this; a transport without streams is told when it is done.
-  const Stream& stream = way.residents.stream();
+  const Stream& stream = path.residents.stream();
   PENSTOCK_TRY(stream.clear(space.send.data(), most.sent * sizeof(float)));
-  PENSTOCK_TRY(stream.wait_at_most(way.tells.limit_us));
+  PENSTOCK_TRY(stream.wait_at_most(path.tells.limit_us));
   auto shared = std::make_shared<const DeviceSpace>(std::move(space));
-  const Channel& channel = *way.between.channel;
+  const Channel& channel = *path.between.channel;
   return std::unique_ptr<LinkTrial>(
-      std::make_unique<TrialOver<DirectWay, DeviceSpace, DirectProbe>>(
-          way, channel, way.tells, device_patterns(channel.traits), std::move(shared)));
+      std::make_unique<TrialOver<DirectPath, DeviceSpace, DirectProbe>>(
+          path, channel, path.tells, device_patterns(channel.traits), std::move(shared)));
 }
 
 }  // namespace penstock

@@ -1,4 +1,4 @@
-// What a set measures about itself while it runs, for schedulers that plan from it.
+// The times that a set measures about itself while it runs, for schedulers that plan from them.
 #pragma once
 
 #include "core/plan/planner.hpp"
@@ -15,13 +15,14 @@ namespace penstock {
 
 class BucketRun;
 
-// Of one step.
+// The times of one step.
 struct StepTimes {
   uint64_t first_ready_us = 0, last_ready_us = 0;
-  double waited_us = 0;  // by the application, in this step
+  double waited_us = 0;  // time that the application waited in this step
 };
 
-// A line y = fixed + per_element * x through what was seen, both at least 0.
+// A least-squares line y = fixed + per_element * x through the samples; both coefficients are at
+// least 0.
 class FittedLine {
  public:
   void add(double x, double y);
@@ -29,7 +30,7 @@ class FittedLine {
   double fixed() const;
   uint64_t count() const { return n_; }
   bool has_several_sizes() const { return n_ > 1 && spread() > 0; }
-  // Where a line of this slope is at 0, if it is to leave as much above as below.
+  // The constant of a line with this slope whose errors add up to zero over the samples.
   double fixed_at(double per_element) const;
 
  private:
@@ -38,69 +39,74 @@ class FittedLine {
   double sum_x_ = 0, sum_y_ = 0, sum_xx_ = 0, sum_xy_ = 0;
 };
 
-// What a call takes: the line through the steps where their buckets had several sizes; else with
-// the slope of the probes, through what the steps took; before any step the probes'.
+// The time of a call. If the buckets of the steps had several sizes: the line through the steps.
+// Otherwise the slope is from the probes, and the constant fits the steps; before any step, both
+// are from the probes.
 struct CostLine {
   FittedLine steps, probes;
   double per_element() const { return (steps.has_several_sizes() ? steps : probes).per_element(); }
   double fixed() const;
 };
 
-// What the calls of one compressor take: compensate and encode, decode, by elements per bucket.
+// The times of the calls of one compressor (compensate and encode; decode) by elements per bucket.
 struct CallLines {
   CostLine encode, decode;
 };
 
-// Sums since the last observation. [control]
+// Sums of all times since the last observation. [control]
 class MeasuredTimes {
  public:
-  // Steps of which the exchanges are kept one by one, so that the wire can be told from the wait.
+  // The number of steps whose exchanges are kept one by one, to separate the time on the wire from
+  // waiting time.
   static constexpr size_t kSamples = 16;
 
-  // `n_buckets`: of each phase.
+  // `n_buckets`: buckets of each phase.
   void begin(size_t n_gradients, const std::vector<size_t>& n_buckets);
   void add_ready(size_t gradient, double after_first_us);
-  // Of one forward: negative where it did not use the gradient's parameter.
+  // Times of one forward pass: negative if it did not use the gradient's parameter.
   void add_forward(std::span<const double> first_use_us, double whole_us);
   void add_bucket(uint32_t phase, size_t number, const BucketRun& bucket);
   void add_step(double step_us, double backward_us, double exposed_us);
 
-  // What a rank tells the others: to be added up and to be compared, element by element. Of the
-  // same lengths on every rank, and nothing in it grows with ranks but one number for each.
+  // The numbers that a rank sends to the others: `sums` are added and `maxima` are compared,
+  // element by element. They have equal lengths on every rank and grow by only one number for each
+  // rank.
   struct Numbers {
     std::vector<float> sums, maxima;
   };
   Numbers numbers(uint32_t rank, uint32_t world) const;
-  // Means over ranks; rank_backward_us keeps them apart. An exchange waits for the slowest rank, so
-  // what is planned on is when a gradient is ready there.
+  // Means over ranks; only rank_backward_us has a value for each rank. An exchange waits for the
+  // slowest rank, so plans use the time at which a gradient is ready on that rank.
   struct Means {
     uint64_t n_steps = 0;
     double step_us = 0, backward_us = 0, exposed_us = 0, slowest_backward_us = 0;
     std::vector<double> ready_us, slowest_ready_us;
-    std::vector<double> forward_us;  // negative where a rank does not know; empty: none was told
+    // Negative if a rank does not know it; empty: no rank knows any.
+    std::vector<double> forward_us;
     double whole_forward_us = 0;
-    std::vector<double> exchange_us, wire_us, wait_us;  // of all phases, one after the other
-    std::vector<uint64_t> phase_first;                  // where each begins, and the end
+    std::vector<double> exchange_us, wire_us, wait_us;  // all phases, one after another
+    // Index of each phase's first bucket, and the end.
+    std::vector<uint64_t> phase_first;
     std::vector<double> rank_backward_us;
   };
   // `reduced`: the sums and maxima over all ranks.
   Means means(const Numbers& reduced, uint32_t world) const;
 
-  // What a call to a compressor took outside the steps, on a device or not.
+  // Adds the time of a call to a compressor outside the steps, on a device or on the CPU.
   void add_probe(const std::string& compressor, bool on_device, double elements, double encode_us,
                  double decode_us);
 
   bool any() const { return n_steps_ > 0; }
-  // Null for a compressor instance that has neither run nor been probed there.
+  // Null for a compressor instance that has neither run nor been probed in this place.
   const CallLines* lines(const std::string& compressor, bool on_device) const;
 
  private:
-  // What a bucket's calls to one compressor took in one place. Buckets have few compressors, nearly
-  // always one.
+  // The times of a bucket's calls to one compressor in one place. Nearly all buckets have one
+  // compressor.
   struct Calls {
     CompressorInstance* compressor;
     bool on_device;
-    bool any = false;  // none for gradients that pass through: their lines stay at zero
+    bool any = false;  // false for gradients that pass through: their lines stay zero
     double elements = 0, encode_us = 0, decode_us = 0;
   };
   struct Mean {
@@ -109,7 +115,7 @@ class MeasuredTimes {
     void add(double value) { sum += value, ++n; }
     double value() const { return n == 0 ? 0 : sum / double(n); }
   };
-  // The last exchanges of a bucket. Whether it ran, and was not void, all ranks know alike.
+  // The last exchanges of a bucket. All ranks agree on whether the bucket ran and was not void.
   struct Exchanges {
     Mean all;
     std::array<float, kSamples> last_us;
@@ -119,14 +125,15 @@ class MeasuredTimes {
   };
   void add_calls(const BucketRun& bucket);
 
-  std::vector<Calls> calls_;  // of the bucket that is added: kept, so that a step allocates nothing
+  // Calls of the bucket that is being added; kept, so that a step allocates nothing.
+  std::vector<Calls> calls_;
   uint64_t n_steps_ = 0;
   double step_us_ = 0, backward_us_ = 0, exposed_us_ = 0;
   std::vector<Mean> ready_, forward_;
   Mean whole_forward_;
   std::vector<Exchanges> exchanges_;
   std::vector<uint64_t> phase_first_;
-  // By compressor instance, on the CPU and on a device; kept over observations.
+  // By compressor instance, on the CPU and on a device; kept across observations.
   std::array<std::map<std::string, CallLines>, 2> lines_;
 };
 

@@ -1,6 +1,6 @@
 #include "core/tuning/measurements.hpp"
 
-#include "core/base/left_behind.hpp"
+#include "core/base/leak.hpp"
 #include "core/bucket/engine.hpp"
 #include "core/tuning/probe.hpp"
 
@@ -13,13 +13,13 @@ namespace penstock {
 
 // ---- times ----
 
-void Measurements::begin(const Works& works) {
+void Measurements::begin(const CompiledPlan& works) {
   std::vector<size_t> n_buckets(works.period());
   for (const planning::Bucket& bucket : works.plan().buckets) ++n_buckets[bucket.phase];
   times_.begin(gradients_.size(), n_buckets);
 }
 
-void Measurements::add_step(Works& works, uint32_t phase, const StepTimes& times,
+void Measurements::add_step(CompiledPlan& works, uint32_t phase, const StepTimes& times,
                             uint64_t ended_us) {
   for (const auto& gradient : gradients_)
     if (!works.of(phase, gradient->index).empty())
@@ -38,30 +38,30 @@ Status Measurements::add_forward(std::span<const double> first_use_us, double fo
   return {};
 }
 
-void Measurements::probe(const Fitting& fitting) {
-  if (set_.rank != 0 || uses_.deterministic || !looks_at_costs(*fitting.scheduler())) return;
+void Measurements::probe(const BoundScheme& bound_scheme) {
+  if (set_.rank != 0 || uses_.deterministic || !looks_at_costs(*bound_scheme.scheduler())) return;
   std::vector<const Gradient*> gradients;
   for (const auto& gradient : gradients_) gradients.push_back(gradient.get());
   for (const ProbedCall& call :
-       probe_compressors(set_, fitting.scheme(), gradients, uses_.registry))
+       probe_compressors(set_, bound_scheme.scheme(), gradients, uses_.registry))
     if (call.status.ok())
       times_.add_probe(call.compressor, call.on_device, call.elements, call.encode_us,
                        call.decode_us);
     else
       uses_.log.write(LogLevel::info, "plan",
-                      fmt::format("set '{}': what compressor '{}' costs is not known before it "
+                      fmt::format("set '{}': the cost of compressor '{}' is not known before it "
                                   "runs: {}",
                                   set_.name, call.compressor, call.status.message()));
 }
 
 // ---- joined over the ranks ----
 
-// Reduced on the way: what each rank had measured would be most of the traffic of a large run.
-Result<MeasuredTimes::Means> Measurements::join(uint64_t meeting_us) {
+// Reduced on the path: what each rank had measured would be most of the traffic of a large run.
+Result<MeasuredTimes::Means> Measurements::join(uint64_t rendezvous_us) {
   // First all come, however long one takes: Control says by name who is waited for.
   PENSTOCK_TRY(
       uses_.control.agree(fmt::format("times of set {} at step {}", set_.name, set_.step.index), "",
-                          group_.ranks(), meeting_us));
+                          group_.ranks(), rendezvous_us));
   MeasuredTimes::Numbers numbers = times_.numbers(set_.rank, set_.world);
   if (set_.world > 1) {
     PENSTOCK_TRY(reduce(PENSTOCK_REDUCE_SUM, numbers.sums));
@@ -92,7 +92,7 @@ Status Measurements::reduce(uint32_t reduction, std::vector<float>& values) {
   if (status.ok())
     values = std::move(*shared);
   else
-    leave_behind(std::move(shared));
+    leak(std::move(shared));
   return status;
 }
 
@@ -100,29 +100,29 @@ Status Measurements::reduce(uint32_t reduction, std::vector<float>& values) {
 
 // Of the groups of a level only the first rank's is measured, so that others do not take from the
 // same link.
-Status Measurements::measure_links(const Works& works, const std::vector<Channel*>& levels) {
+Status Measurements::measure_links(const CompiledPlan& works, const std::vector<Channel*>& levels) {
   links_.clear();
   lines_.clear();
-  const auto host_way = [&](Channel& level) {
-    return HostWay{*set_.communication, level, set_.limit_us, SetContext::kTagBetweenSteps};
+  const auto host_path = [&](Channel& level) {
+    return HostPath{*set_.communication, level, set_.limit_us, SetContext::kTagBetweenSteps};
   };
   for (Channel* level : levels) {
-    PENSTOCK_ASSIGN(const LinkLines measured, measure_lines(host_way(*level)));
+    PENSTOCK_ASSIGN(const LinkLines measured, measure_lines(host_path(*level)));
     links_.push_back(measured.whole);
     lines_.insert(lines_.end(), measured.by_size.begin(), measured.by_size.end());
   }
   const LevelLinks& between = set_.at(set_.on_device.between->level);
   if (works.announces() && between.group.ranks().front() == group_.ranks().front()) {
-    const DirectWay way{host_way(*between.transport.channel), *set_.on_device.between,
-                        *set_.on_device.residents, set_.on_device.traffic};
-    PENSTOCK_ASSIGN(direct_lines_, measure_lines(way));
+    const DirectPath path{host_path(*between.transport.channel), *set_.on_device.between,
+                          *set_.on_device.residents, set_.on_device.traffic};
+    PENSTOCK_ASSIGN(direct_lines_, measure_lines(path));
   }
   return {};
 }
 
 // ---- what plans are made from ----
 
-void Measurements::complete(const Fitting& fitting, planning::ModelEntries& model,
+void Measurements::complete(const BoundScheme& bound_scheme, planning::ModelEntries& model,
                             const std::vector<uint64_t>& given) const {
   add_costs(model);
   for (size_t i = 0; i < ready_us_.size(); ++i) model.gradients[i].ready_us = ready_us_[i];
@@ -130,7 +130,7 @@ void Measurements::complete(const Fitting& fitting, planning::ModelEntries& mode
   if (given.empty() && !ready_us_.empty())
     std::stable_sort(model.order.begin(), model.order.end(),
                      [&](uint64_t a, uint64_t b) { return ready_us_[a] < ready_us_[b]; });
-  add_links(fitting, model);
+  add_links(bound_scheme, model);
   model.backward_us = backward_us_;
   model.forward_us = whole_forward_us_;
   if (!ready_us_.empty()) model.flags |= PENSTOCK_MODEL_MEASURED;
@@ -151,8 +151,8 @@ void Measurements::add_costs(planning::ModelEntries& model) const {
 
 // By the compressors that gradients are configured with: residents have no others. Between the
 // ranks of a host gradients go as they are.
-BytesByWay Measurements::bytes_by_way(const Fitting& fitting) const {
-  BytesByWay bytes;
+BytesByPath Measurements::bytes_by_path(const BoundScheme& bound_scheme) const {
+  BytesByPath bytes;
   const bool has_direct = set_.at(set_.on_device.between->level).direct.channel != nullptr;
   for (const auto& gradient : gradients_) {
     if (set_.on_device.between->level == PENSTOCK_LEVEL_LOCAL) {
@@ -160,7 +160,7 @@ BytesByWay Measurements::bytes_by_way(const Fitting& fitting) const {
       (is_direct ? bytes.direct : bytes.host).summed += double(gradient->bytes()) + 1;
       continue;
     }
-    const ItemNeeds& needs = fitting.options(gradient->index).front().needs;
+    const ItemNeeds& needs = bound_scheme.options(gradient->index).front().needs;
     const CompressorFacts& facts = needs.compressor_facts;
     const bool may = has_direct && gradient->on_device.resident != nullptr;
     // What has no planned size counts as a byte: it is there.
@@ -172,14 +172,14 @@ BytesByWay Measurements::bytes_by_way(const Fitting& fitting) const {
   return bytes;
 }
 
-// The lines of the way that each kind of message goes.
-void Measurements::add_links(const Fitting& fitting, planning::ModelEntries& model) const {
+// The lines of the path that each kind of message goes.
+void Measurements::add_links(const BoundScheme& bound_scheme, planning::ModelEntries& model) const {
   model.links = links_;
   model.lines = lines_;
-  const DirectShare share(bytes_by_way(fitting));
+  const DirectShare share(bytes_by_path(bound_scheme));
   if (!links_.empty())
     take_direct(direct_lines_, set_.on_device.between->level, share, model.links, model.lines);
-  if (!reads_lines(*fitting.scheduler())) {
+  if (!reads_lines(*bound_scheme.scheduler())) {
     model.lines.clear();
     return;
   }

@@ -1,14 +1,14 @@
-// What a set measures for the scheduler that plans it: the times of its steps, joined over the
-// ranks, what compressors cost, and the links.
+// The measurements of a set for its scheduler: the times of its steps, combined over the ranks, the
+// costs of compressors, and the links.
 #pragma once
 
-#include "core/bucket/works.hpp"
+#include "core/bucket/compiled_plan.hpp"
 #include "core/comm/transports.hpp"
 #include "core/control/control.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/trace/log.hpp"
 #include "core/tuning/measure.hpp"
-#include "core/tuning/ways.hpp"
+#include "core/tuning/paths.hpp"
 
 #include <span>
 #include <vector>
@@ -17,57 +17,57 @@ namespace penstock {
 
 class Measurements {
  public:
-  // What measurements use of the run.
+  // The objects of the run that measurements use.
   struct Uses {
     Control& control;
     Registry& registry;
     Log& log;
     const Transports& transports;
-    bool deterministic;  // plans must not follow from times
+    bool deterministic;  // true: plans must not depend on times
   };
-  // All outlive it. `group`: the ranks of the set.
+  // All must outlive it. `group`: the ranks of the set.
   Measurements(SetContext& set, const Uses& uses, const Group& group,
-               const Works::Gradients& gradients)
+               const CompiledPlan::Gradients& gradients)
       : set_(set), uses_(uses), group_(group), gradients_(gradients) {}
 
-  // [control] From now on of steps of these works.
-  void begin(const Works& works);
+  // [control] Measures the steps of this compiled plan from now on.
+  void begin(const CompiledPlan& works);
   // [control] At the end of a step.
-  void add_step(Works& works, uint32_t phase, const StepTimes& times, uint64_t ended_us);
+  void add_step(CompiledPlan& works, uint32_t phase, const StepTimes& times, uint64_t ended_us);
   // [application] See penstock_set_forward_times.
   Status add_forward(std::span<const double> first_use_us, double forward_us);
-  // [control] Measures what compressors cost: only where the scheduler looks at costs, on rank 0,
-  // and not in a deterministic run.
-  void probe(const Fitting& fitting);
+  // [control] Measures the costs of compressors: only if the scheduler reads costs, on rank 0, and
+  // not in a deterministic run.
+  void probe(const BoundScheme& bound_scheme);
 
-  // [control] Collective. The times of the steps since begin(), over all ranks; what is ready when,
-  // on the slowest rank, is kept for plans. Other ranks are waited for `meeting_us`.
-  Result<MeasuredTimes::Means> join(uint64_t meeting_us);
-  // [control] Collective. Links as this moment finds them, of the levels of these channels: that of
-  // all ranks comes first. The first rank's count: only it plans.
-  Status measure_links(const Works& works, const std::vector<Channel*>& levels);
+  // [control] Collective. Returns the times of the steps since begin(), over all ranks, and keeps
+  // for plans when each gradient is ready on the slowest rank. Waits `rendezvous_us` for other
+  // ranks.
+  Result<MeasuredTimes::Means> join(uint64_t rendezvous_us);
+  // [control] Collective. Measures the links of these channels' levels in their present state; the
+  // level of all ranks comes first. Only the first rank's results count, because only it plans.
+  Status measure_links(const CompiledPlan& works, const std::vector<Channel*>& levels);
 
-  // What was measured takes the place of what `model` has. The order of gradients stays where there
-  // is a `given` one.
-  void complete(const Fitting& fitting, planning::ModelEntries& model,
+  // Replaces values of `model` by measurements. A `given` order of gradients is kept.
+  void complete(const BoundScheme& bound_scheme, planning::ModelEntries& model,
                 const std::vector<uint64_t>& given) const;
 
  private:
   Status reduce(uint32_t reduction, std::vector<float>& values);
-  BytesByWay bytes_by_way(const Fitting& fitting) const;
+  BytesByPath bytes_by_path(const BoundScheme& bound_scheme) const;
   void add_costs(planning::ModelEntries& model) const;
-  void add_links(const Fitting& fitting, planning::ModelEntries& model) const;
+  void add_links(const BoundScheme& bound_scheme, planning::ModelEntries& model) const;
 
   SetContext& set_;
   const Uses uses_;
   const Group& group_;
-  const Works::Gradients& gradients_;
+  const CompiledPlan::Gradients& gradients_;
 
   MeasuredTimes times_;
   std::vector<double> ready_us_;    // per gradient, on the slowest rank; empty until measured
-  std::vector<double> forward_us_;  // likewise, in the next forward
+  std::vector<double> forward_us_;  // per gradient, on the slowest rank, in the next forward pass
   double backward_us_ = 0, whole_forward_us_ = 0;
-  std::vector<planning::LinkEntry> links_, lines_;  // of each level; by pattern and size
+  std::vector<planning::LinkEntry> links_, lines_;  // per level; by pattern and size
   LinkLines direct_lines_;                          // from device to device; empty: not measured
 };
 

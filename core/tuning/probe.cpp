@@ -1,6 +1,6 @@
 #include "core/tuning/probe.hpp"
 
-#include "core/base/left_behind.hpp"
+#include "core/base/leak.hpp"
 #include "core/base/mutex.hpp"
 #include "core/bucket/engine.hpp"
 #include "core/bucket/on_device/device_place.hpp"
@@ -89,8 +89,8 @@ class EndOfJob final : public BucketListener {
 };
 
 // A try's own context: nothing of it leaves this rank, and nobody hears of it.
-struct Alone {
-  explicit Alone(const SetContext& set) {
+struct SingleRank {
+  explicit SingleRank(const SetContext& set) {
     context.listener = &end;
     context.communication = set.communication;
     context.engine = set.engine;
@@ -109,7 +109,7 @@ struct Alone {
     context.result_is_sum = set.result_is_sum;
     context.nonfinite_is_strict = set.nonfinite_is_strict;
     context.echoes = true;
-    context.results_are_told = true;  // a job ends when its device is done
+    context.results_are_notified = true;  // a job ends when its device is done
   }
   EndOfJob end;
   Timeline untold;
@@ -118,13 +118,13 @@ struct Alone {
 
 // What a probed gradient has, in the order in which it is made; ends in the other.
 struct Belongings {
-  explicit Belongings(const SetContext& set) : alone(set) {}
-  Alone alone;
+  explicit Belongings(const SetContext& set) : single_rank(set) {}
+  SingleRank single_rank;
   std::unique_ptr<Residents> residents;  // null: it is worked on on the CPU
   Values values;
-  Works::Gradients gradients;  // the one
-  std::shared_ptr<const Fitting> fitting;
-  std::unique_ptr<Works> works;
+  CompiledPlan::Gradients gradients;  // the one
+  std::shared_ptr<const BoundScheme> bound_scheme;
+  std::unique_ptr<CompiledPlan> works;
 };
 
 // A gradient by itself, with the scheme's plugins made anew.
@@ -137,13 +137,13 @@ class Rig {
                     ? std::optional(set.on_device.residents->device())
                     : std::nullopt),
         its_(std::make_unique<Belongings>(set)),
-        context_(its_->alone.context) {}
+        context_(its_->single_rank.context) {}
   Rig(const Rig&) = delete;
   Rig& operator=(const Rig&) = delete;
   // What a device or a job may still use is never freed.
   ~Rig() {
     if (is_stuck_ || (its_->residents != nullptr && !its_->residents->drain(kEndUs).ok()))
-      leave_behind(std::move(its_));
+      leak(std::move(its_));
   }
 
   // The gradient's call with this compressor; its times are the least of a few.
@@ -162,10 +162,11 @@ class Rig {
   static constexpr uint64_t kEndUs = 1'000'000, kLimitUs = 5'000'000;
 
   Status fit(const Scheme& scheme, Registry& registry) {
-    PENSTOCK_ASSIGN(its_->fitting, Fitting::make(scheme, choose(scheme, {&declared_}), registry,
-                                                 {.world = context_.world,
-                                                  .calls = context_.planning_calls,
-                                                  .set = context_.name}));
+    PENSTOCK_ASSIGN(
+        its_->bound_scheme,
+        BoundScheme::make(
+            scheme, choose(scheme, {&declared_}), registry,
+            {.world = context_.world, .calls = context_.planning_calls, .set = context_.name}));
     its_->gradients.push_back(std::make_unique<Gradient>(declared_));
     if (device_) PENSTOCK_TRY(go_to_device());
     return its_->values.make(declared_, its_->residents.get());
@@ -181,19 +182,19 @@ class Rig {
   }
 
   Status make_works(const std::string& compressor) {
-    const auto& options = its_->fitting->options(0);
+    const auto& options = its_->bound_scheme->options(0);
     const auto option = std::find_if(options.begin(), options.end(), [&](const auto& each) {
       return each.compressor->name() == compressor;
     });
     if (option == options.end()) return internal("no gradient may have it");
     Plan plan;
-    plan.period = its_->fitting->period();
+    plan.period = its_->bound_scheme->period();
     planning::Bucket& only = plan.buckets.emplace_back();
     only.pieces.push_back({0, 0, declared_.numel, uint32_t(option - options.begin())});
     only.route = PENSTOCK_ROUTE_FLAT;
     only.launch = PENSTOCK_LAUNCH_READY;
-    PENSTOCK_ASSIGN(its_->works, Works::make(context_, its_->fitting, std::move(plan),
-                                             its_->gradients, nullptr));
+    PENSTOCK_ASSIGN(its_->works, CompiledPlan::make(context_, its_->bound_scheme, std::move(plan),
+                                                    its_->gradients, nullptr));
     its_->works->lend_scratch();
     return {};
   }
@@ -203,7 +204,7 @@ class Rig {
     for (int i = 0; i <= kTries; ++i) {  // the first one warms up
       PENSTOCK_TRY(its_->values.hand_over(*its_->gradients.front(), its_->residents.get()));
       engine_.start(bucket);
-      const Status ended = its_->alone.end.wait(kLimitUs);
+      const Status ended = its_->single_rank.end.wait(kLimitUs);
       is_stuck_ = ended.code() == Code::deadline_exceeded;
       PENSTOCK_TRY(ended);
       PENSTOCK_TRY(engine_.run([&]() -> Status {

@@ -73,11 +73,8 @@ std::string ModelRecord::text() const {
                    [&](size_t a, size_t b) { return ready[a] > ready[b]; });
   const double backward_us = order.empty() ? 0 : ready[order.front()];
   std::string text = fmt::format(
-      "# about = recorded on rank 0 of set '{}' over {} steps; forward is all that is not "
-      "backward\n"
-      "# forward_ms = {:.6f}\n"
-      "# backward_ms = {:.6f}\n"
-      "name,shape,work\n",
+      "# about = recorded on rank 0 of set '{}' over {} steps; forward is the part of the step "
+      "outside backward\n# forward_ms = {:.6f}\n# backward_ms = {:.6f}\nname,shape,work\n",
       cell(set_), std::min<uint64_t>(n_steps_, kSteps), outside_.median() / 1000,
       backward_us / 1000);
   for (size_t place = 0; place < order.size(); ++place) {

@@ -1,5 +1,5 @@
-// The profile of a model that trains, as `penstock plan --model FILE` reads it (docs/plan.md): its
-// gradients, when they become ready, and how long a step takes beside backward.
+// The profile of a model in training, as `penstock plan --model FILE` reads it (docs/plan.md): its
+// gradients, the times at which they become ready, and the time of a step outside backward.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -11,21 +11,23 @@
 
 namespace penstock {
 
-// All functions are [control]. Medians over the last steps: the first make buffers and fill caches.
+// All functions are [control]. Times are medians over the last steps, because the first steps
+// allocate buffers and fill caches.
 class ModelRecord {
  public:
-  static constexpr size_t kSteps = 20;  // whose medians are written
+  static constexpr size_t kSteps = 20;  // number of steps whose medians are written
 
-  // `set` for people.
+  // `set`: the name shown to users.
   ModelRecord(std::string path, std::string set, std::vector<DeclaredGradient> gradients);
 
-  // A step. `ready_us`: of each gradient after the first one, negative where it took no part;
-  // `outside_us`: from the end of the step before to the first gradient, negative in the first.
+  // Adds a step. `ready_us`: the time of each gradient after the first gradient, negative if it
+  // took no part; `outside_us`: from the end of the previous step to the first gradient, negative
+  // in the first step.
   void add(std::span<const double> ready_us, double outside_us);
-  // True once: the file should be written although the run goes on.
+  // True once: the file should be written although the run continues.
   bool is_due();
   std::string text() const;
-  // FAILED_PRECONDITION where the file cannot be written.
+  // FAILED_PRECONDITION if the file cannot be written.
   Status write() const;
   const std::string& path() const { return path_; }
 

@@ -3,7 +3,7 @@
 //
 // That time is compared with itself later on, not with the model's forecast: a model that is wrong
 // would otherwise ask for new plans for ever. Only a first look that is far from the forecast may
-// ask again, kRefinements times in a row: what was measured under the new plan may mend the model.
+// ask again, kRefinements times in a row: what was measured under the new plan may fix the model.
 #pragma once
 
 #include "planning/cost.hpp"
@@ -26,12 +26,12 @@ class Replanning {
   // observed as often. `factor`, above 1: the change in exposed time that is worth a new plan, if
   // it is seen in `looks` looks in a row.
   Replanning(uint64_t profile_steps, double factor, uint64_t looks = 1)
-      : profile_steps_(profile_steps), factor_(factor), looks_(looks) {}
+      : profile_steps_(profile_steps), factor_(factor), observations_(looks) {}
 
   // [plan] Tells that a plan was made: where the exposed time settles is to be seen anew.
   void plan_made() {
     settled_us_ = forecast_us_ = -1;
-    looks_apart_ = 0;
+    observations_apart_ = 0;
   }
   // [plan] The same with what it should leave exposed, and whether it is from measured times.
   void plan_made(double forecast_us, bool measured) {
@@ -58,8 +58,8 @@ class Replanning {
       ++refinements_;
       return PENSTOCK_MAKE_NEW_PLAN;
     }
-    looks_apart_ = are_apart(exposed, settled_us_, noise) ? looks_apart_ + 1 : 0;
-    if (looks_apart_ < looks_) return PENSTOCK_KEEP_PLAN;
+    observations_apart_ = are_apart(exposed, settled_us_, noise) ? observations_apart_ + 1 : 0;
+    if (observations_apart_ < observations_) return PENSTOCK_KEEP_PLAN;
     refinements_ = 0;
     return PENSTOCK_MAKE_NEW_PLAN;
   }
@@ -72,11 +72,11 @@ class Replanning {
 
   uint64_t profile_steps_;
   double factor_;
-  uint64_t looks_;
-  bool measured_ = false;     // a plan from measured times was asked for, or made
-  double forecast_us_ = -1;   // of the plan in force; negative: none
-  double settled_us_ = -1;    // exposed time under the plan in force; negative before it is seen
-  uint64_t looks_apart_ = 0;  // in a row
+  uint64_t observations_;
+  bool measured_ = false;    // a plan from measured times was asked for, or made
+  double forecast_us_ = -1;  // of the plan in force; negative: none
+  double settled_us_ = -1;   // exposed time under the plan in force; negative before it is seen
+  uint64_t observations_apart_ = 0;  // in a row
   uint32_t refinements_ = 0;
 };
 

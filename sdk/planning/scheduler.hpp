@@ -186,11 +186,11 @@ class MeasuringScheduler : public Scheduler<Method> {
 
  protected:
   explicit MeasuringScheduler(const sdk::Options& values, bool published = false,
-                              uint64_t replan_looks = 1)
+                              uint64_t replan_observations = 1)
       : published_(published),
         profile_steps_(static_cast<uint64_t>(values.integer("profile_steps"))),
         unmeasured_count_(static_cast<uint64_t>(values.integer("unmeasured_count"))),
-        replanning_(profile_steps_, values.real("replan_factor"), replan_looks) {}
+        replanning_(profile_steps_, values.real("replan_factor"), replan_observations) {}
 
   Replanning& replanning() { return replanning_; }
 

@@ -37,7 +37,7 @@ class Tuner {
   using Setting = std::vector<double>;
 
   static constexpr double kGain = 0.02;         // a smaller share of the best time is noise
-  static constexpr uint32_t kLooks = 2;         // observations of a trial that count
+  static constexpr uint32_t kObservations = 2;  // observations of a trial that count
   static constexpr uint32_t kAbsurd = 3;        // observations that are no time, in one trial
   static constexpr double kFirstFactor = 4;     // from one trial to the next
   static constexpr double kLastFactor = 1.414;  // shorter steps are not worth a trial
@@ -77,7 +77,7 @@ class Tuner {
   void plan_made() {
     is_warm_ = false;
     absurd_ = 0;
-    looks_.clear();
+    observations_.clear();
   }
 
   // Takes the mean step time since the last observation. True: a trial has ended and a plan should
@@ -91,14 +91,15 @@ class Tuner {
       return false;
     }
     if (usable(step_us) > 0) {
-      looks_.push_back(step_us);
-      if (looks_.size() < kLooks) return false;
+      observations_.push_back(step_us);
+      if (observations_.size() < kObservations) return false;
     } else if (++absurd_ < kAbsurd) {
       return false;
     }
     // Other load only ever makes a step longer, so the shortest is nearest to the truth.
-    const double time_us = looks_.size() < kLooks ? std::numeric_limits<double>::infinity()
-                                                  : *std::min_element(looks_.begin(), looks_.end());
+    const double time_us = observations_.size() < kObservations
+                               ? std::numeric_limits<double>::infinity()
+                               : *std::min_element(observations_.begin(), observations_.end());
     plan_made();
     end_trial(time_us);
     return true;
@@ -193,8 +194,8 @@ class Tuner {
   size_t failed_ = 0;     // directions in a row without a gain
   double factor_ = kFirstFactor;
   bool is_warm_ = false;
-  uint32_t absurd_ = 0;        // in this trial
-  std::vector<double> looks_;  // of this trial
+  uint32_t absurd_ = 0;               // in this trial
+  std::vector<double> observations_;  // of this trial
 };
 
 }  // namespace penstock::planning

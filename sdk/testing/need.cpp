@@ -24,7 +24,7 @@ template <typename T>
 T copied(const T& theirs, const char* name) {
   promise(sdk::tail_is_zero(&theirs), name, " has a field beyond byte ", sizeof(T),
           " set, which ABI ", PENSTOCK_ABI_MAJOR, ".", PENSTOCK_ABI_MINOR,
-          " does not know; use a newer Penstock, or leave out what needs it");
+          " does not know; use a newer Penstock, or do not use the feature that needs this field");
   T ours{};
   std::memcpy(&ours, &theirs, std::min<uint64_t>(theirs.struct_size, sizeof(T)));
   ours.struct_size = sizeof ours;

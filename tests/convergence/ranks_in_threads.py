@@ -33,7 +33,7 @@ class RanksInThreads:
         hub = f"ranks in threads {next(_hubs)}"
         self.runtimes = self._on_all(lambda rank: Runtime("", _text(table, hub, rank, hosts), "tests"))
         specs = [GradientSpec(item.name, item.shape, c.FLOAT32) for item in self.items]
-        flags = c.SET_DEFERRED_UPDATE | c.SET_TELLS_OUTCOME
+        flags = c.SET_DEFERRED_UPDATE | c.SET_REPORTS_OUTCOME
         self.sets = self._on_all(lambda rank: self.runtimes[rank].create_set("model", specs, flags))
 
     def __enter__(self) -> RanksInThreads:

@@ -105,8 +105,8 @@ TEST_F(SimulatedFaults, TheTableSaysWhyThereIsNoDevice) {
   EXPECT_EQ(penstock_device.device_count(&count, &why_none), 0);
   EXPECT_EQ(count, 0);
   EXPECT_STREQ(why_none,
-               "the driver finds no device; nvidia-smi lists those there are, and "
-               "CUDA_VISIBLE_DEVICES may hide them");
+               "the driver finds no device; nvidia-smi lists all devices, and CUDA_VISIBLE_DEVICES "
+               "may hide them");
   settings.driver = Driver::kMissing;
   reset(settings);
   EXPECT_EQ(penstock_device.device_count(&count, &why_none), 0);

@@ -82,7 +82,7 @@ def survive(job: Job, hosts: Hosts, cut_s: float) -> str:
     hosts.cut(1)
     time.sleep(cut_s)
     made = job.steps()
-    hosts.mend(1)
+    hosts.restore(1)
     # TCP may take as long again as the link was away.
     back_s = job.wait(lambda: job.steps() > made + 1 or job.ended(), 2 * cut_s + 10)
     job.wait(job.ended, 120)
@@ -100,7 +100,7 @@ def end(job: Job, hosts: Hosts, limit_s: float) -> str:
     try:
         took_s = job.wait(job.ended, limit_s)
     finally:
-        hosts.mend(1)
+        hosts.restore(1)
     for rank, expected in ((0, "rank 1 failed: it has been silent for"), (1, "rank 0 failed: its control server has been silent for")):
         if not re.search(rf"^rank {rank} error 8: {expected}", job.words(rank), re.M):
             raise RuntimeError(f"rank {rank}: {job.words(rank)[-500:]}")

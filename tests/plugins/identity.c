@@ -4,8 +4,8 @@
  * and of an empty gradient sends nothing; with MUTE a rank whose label is "mute" sends nothing;
  * with HANGS a call of rank 1 never returns; with LATE plan takes four seconds where the label is
  * "mute", create where it is "late"; with SLOW encode takes 1000 us and 50 us for each element,
- * decode half; with SILENT rank 1 sends nothing from step 1 on; SPOIL is one statement that makes
- * its plan a bad one.
+ * decode half; with SIBORROWED rank 1 sends nothing from step 1 on; SPOIL is one statement that
+ * makes its plan a bad one.
  */
 #include <math.h>
 #include <penstock/plugin.h>
@@ -183,7 +183,7 @@ static penstock_status* encode(void* instance, const penstock_exec* exec, const 
   for (i = 0; i < n_items; ++i) {
     element* work = items[i]->work.data;
     penstock_section* section = payloads[i]->sections[0];
-#ifdef SILENT
+#ifdef SIBORROWED
     if (step->rank == 1 && step->index > 0) {
       payloads[i]->kind = PENSTOCK_PAYLOAD_ABSENT;
       continue;
@@ -225,7 +225,7 @@ static penstock_status* decode(void* instance, const penstock_exec* exec, const 
       const penstock_payload* payload = payloads[i * n_ranks + r];
       const element* values;
       if (payload->kind == PENSTOCK_PAYLOAD_ABSENT) continue;
-#ifndef SILENT /* a sum that this rank added nothing to arrives as CODED */
+#ifndef SIBORROWED /* a sum that this rank added nothing to arrives as CODED */
       if (payload->kind != PENSTOCK_PAYLOAD_DENSE)
         return fail(PENSTOCK_INVALID_PAYLOAD, "identity-c: expected a dense payload");
 #endif

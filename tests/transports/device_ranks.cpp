@@ -198,7 +198,7 @@ TEST(Messages, OfWhatIsSentAsItIsAreStagedAndTheReportSaysWhy) {
       EXPECT_EQ(item["worked_on"], Place().name());
       EXPECT_EQ(item["from_device_to_device"], false);
       EXPECT_EQ(item["why_staged"],
-                fmt::format("it is sent as it is, and so as a whole, and transport.device = \"{}\" "
+                fmt::format("it is sent uncompressed and whole, and transport.device = \"{}\" "
                             "carries no sums",
                             between));
     });
@@ -240,8 +240,8 @@ TEST(Sets, OfAProcessHaveOneDeviceWhichIsThatOfTheThreadOfMessages) {
   const auto other = make_set(rank.runtime(), lying_on({{"x", {100}}}, on_cuda(0)), 0, "second");
   ASSERT_FALSE(other.ok());
   EXPECT_TRUE(contains(other.status().message(),
-                       fmt::format("gradients of set 'second' lie on cuda:0, and messages over "
-                                   "transport.device = \"{}\" on cuda:1 already",
+                       fmt::format("gradients of set 'second' lie on cuda:0, but messages over "
+                                   "transport.device = \"{}\" use cuda:1 already",
                                    between)))
       << other.status().message();
 }

@@ -29,7 +29,7 @@ inline int segment_bytes = 0;
 inline int socket_bytes = 0;
 
 // Fills in what the ranks have told each other, by the variables that started this process
-// (meeting.cpp).
+// (rendezvous.cpp).
 void tell(penstock_world& world);
 
 // This process as a rank; joined while it lives.
@@ -42,7 +42,7 @@ class Rank {
     require(table.describe(self(), &traits_));
     penstock_world world{};
     world.struct_size = sizeof world;
-    if ((traits_.flags & PENSTOCK_COLLECTIVE_IS_TOLD) != 0) tell(world);
+    if ((traits_.flags & PENSTOCK_COLLECTIVE_IS_NOTIFIED) != 0) tell(world);
     require(table.join(self(), 30'000'000, &world));
     rank = world.rank;
     size = world.size;

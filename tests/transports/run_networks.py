@@ -38,7 +38,7 @@ def expect(condition: bool, what: object) -> None:
 
 
 def wrong_device() -> None:
-    """Each rank names both places, and the keys that mend it."""
+    """Each rank names both places, and the keys that fix it."""
     with Hosts(2, "1gbit") as hosts:
         for host in range(2):
             expect(hosts.start(["sh", "-c", NOWHERE.format(host=host)], host).wait(LIMIT_S) == 0, "a second network")

@@ -6,7 +6,7 @@ turns, step by step. A step counts from the start of backward to the end of the 
 the part after the slowest backward. A scheduler's figure in a round is the median of its steps there; ratios are formed
 within a round; +- is two standard errors of their median. encode, exchange and decode are rank 0's, in ms, summed over
 buckets, so they overlap with each other and with backward. "plans" counts new plans: in warm-up, and while it was timed.
-"foretold" is the step that `penstock plan` computes from the same gradients, link and schemes, without having seen a run.
+"predicted" is the step that `penstock plan` computes from the same gradients, link and schemes, without having seen a run.
 
 With --forward-ms each step has a forward too, which is slept layer by layer, and steps follow each other: a scheduler that
 leaves something for the next forward (dear) is waited for there, in front of the layer that needs it. A turn is then --steps
@@ -131,7 +131,7 @@ def floor_ms(moved_bytes: float, bits_per_s: float) -> float:
 def table(result: dict[str, Any], reference: str) -> list[tuple[str, ...]]:
     """A row per scheduler below a heading. `reference` is the name that ratios are against."""
     rows: list[tuple[str, ...]] = [
-        ("scheduler", "buckets", "plans", "step ms", "foretold", "exposed ms", "encode", "exchange", "decode", f"step / {reference}", "+-")
+        ("scheduler", "buckets", "plans", "step ms", "predicted", "exposed ms", "encode", "exchange", "decode", f"step / {reference}", "+-")
     ]
     base = next(one for one in result["contestants"] if one["name"] == reference)
     for one in result["contestants"]:
@@ -142,7 +142,7 @@ def table(result: dict[str, Any], reference: str) -> list[tuple[str, ...]]:
             "+".join(map(str, one["buckets"])),
             f"{one['plans_in_warm_up']}, {one['plans_while_timed']}",
             spread(per_round(one["step_ms"]), 1),
-            off(one["foretold_ms"], statistics.median(per_round(one["step_ms"]))),
+            off(one["predicted_ms"], statistics.median(per_round(one["step_ms"]))),
             spread(per_round(one["exposed_ms"]), 1),
             *stages,
             spread(ratio, 3),
@@ -151,12 +151,12 @@ def table(result: dict[str, Any], reference: str) -> list[tuple[str, ...]]:
     return rows
 
 
-def off(foretold_ms: float, step_ms: float) -> str:
-    """What was foretold, and how far that is from what was measured."""
-    return f"{foretold_ms:.1f} ({foretold_ms / step_ms - 1:+.1%})"
+def off(predicted_ms: float, step_ms: float) -> str:
+    """What was predicted, and how far that is from what was measured."""
+    return f"{predicted_ms:.1f} ({predicted_ms / step_ms - 1:+.1%})"
 
 
-def foretold(kind: str, schedulers: Sequence[str], link: str, options: argparse.Namespace) -> dict[str, float]:
+def predicted(kind: str, schedulers: Sequence[str], link: str, options: argparse.Namespace) -> dict[str, float]:
     """Milliseconds of a step by scheduler, of `penstock plan`."""
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.csv"
@@ -276,9 +276,9 @@ def main(arguments: Sequence[str]) -> int:
                   f"{length.warm_up} steps to warm up, {length.rounds} rounds of {length.steps}", file=sys.stderr)
             with Hosts(RANKS, words) as hosts:
                 result = run(hosts, kind, schedulers, length, options)
-            expected = foretold(kind, schedulers, words, options)
+            expected = predicted(kind, schedulers, words, options)
             for one in result["contestants"]:
-                one["foretold_ms"] = expected[one["name"]]
+                one["predicted_ms"] = expected[one["name"]]
             result |= {"backward_ms": options.backward_ms, "forward_ms": options.forward_ms, "slow_factor": options.slow_factor if options.slow else 1.0, "reference": reference}
             results[f"{kind} {words}"] = result
             if not options.json:

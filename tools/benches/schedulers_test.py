@@ -13,7 +13,7 @@ from benches import resnet50_backward, schedulers  # noqa: E402
 
 
 def contestant(name, step_ms, **more):
-    figures = {"name": name, "buckets": [3], "plans_in_warm_up": 1, "plans_while_timed": 0, "step_ms": step_ms, "foretold_ms": 90.0}
+    figures = {"name": name, "buckets": [3], "plans_in_warm_up": 1, "plans_while_timed": 0, "step_ms": step_ms, "predicted_ms": 90.0}
     stages = dict.fromkeys(("exposed_ms", "encode_ms", "exchange_ms", "decode_ms"), [[1.0]] * len(step_ms))
     return figures | stages | more
 

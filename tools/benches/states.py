@@ -58,7 +58,7 @@ def count(forget: str) -> dict[str, Any]:
     figures = {}
     for scheme in SCHEMES:
         text = scheme_of(scheme).replace('"ucx"', '"mpi"')
-        made = world.current().create_set(f"states of {scheme}", specs, c.SET_TELLS_OUTCOME, text)
+        made = world.current().create_set(f"states of {scheme}", specs, c.SET_REPORTS_OUTCOME, text)
         report = made.report()
         figures[scheme] = {"state_bytes": report["state_bytes"], "copied_bytes": report["state_bytes_copied_per_step"]}
         world.current().destroy_set(made)

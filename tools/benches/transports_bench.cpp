@@ -5,7 +5,7 @@
 // All ranks join over every transport named, those that must be told by the variables; contestants
 // take turns within each round. Prints one JSON line on rank 0: microseconds a message, by round.
 
-#include "core/comm/meeting.hpp"
+#include "core/comm/rendezvous.hpp"
 
 #include <testing/instances.hpp>
 
@@ -40,19 +40,19 @@ double seconds() {
 // This process as a rank of one transport.
 class Contestant {
  public:
-  Contestant(const std::string& name, Meeting* meeting)
+  Contestant(const std::string& name, JoinedRanks* joined)
       : name(name), plugin_(test::load_plugin("collective", name)), instance_(plugin_) {
     penstock_collective_traits traits{};
     traits.struct_size = sizeof traits;
     check(table().describe(instance_.self(), &traits));
     penstock_world world{};
     world.struct_size = sizeof world;
-    if ((traits.flags & PENSTOCK_COLLECTIVE_IS_TOLD) != 0) {
-      if (meeting == nullptr) throw std::runtime_error(name + " must be told who there is");
-      world.hosts = meeting->world.hosts().data();
-      world.rank = meeting->world.rank();
-      world.size = meeting->world.size();
-      world.store = meeting->control->store();
+    if ((traits.flags & PENSTOCK_COLLECTIVE_IS_NOTIFIED) != 0) {
+      if (joined == nullptr) throw std::runtime_error(name + " must be told who there is");
+      world.hosts = joined->world.hosts().data();
+      world.rank = joined->world.rank();
+      world.size = joined->world.size();
+      world.store = joined->control->store();
     }
     check(table().join(instance_.self(), 30'000'000, &world));
     rank = world.rank;
@@ -123,20 +123,20 @@ double microseconds(Contestant& contestant, const Case& one, std::vector<float>&
   return (seconds() - start) / one.repeats * 1e6;
 }
 
-Meeting meet() {
+JoinedRanks meet() {
   Result<std::optional<Rendezvous>> rendezvous = rendezvous_of();
   if (!rendezvous.ok()) throw std::runtime_error(std::string(rendezvous.status().message()));
   if (!rendezvous.value()) throw std::runtime_error("needs two ranks at least");
-  Result<Meeting> met = meet_at(*rendezvous.value(), {});
+  Result<JoinedRanks> met = meet_at(*rendezvous.value(), {});
   if (!met.ok()) throw std::runtime_error(std::string(met.status().message()));
   return std::move(met.value());
 }
 
 void run(int rounds, const std::vector<std::string>& names) {
-  Meeting meeting = meet();
+  JoinedRanks joined = meet();
   std::deque<Contestant> contestants;
   for (const std::string& name : names)
-    check_sums(contestants.emplace_back(name, &meeting), meeting.world.size());
+    check_sums(contestants.emplace_back(name, &joined), joined.world.size());
   std::string line;
   for (const Case& one : kCases) {
     std::vector<float> data(one.bytes / sizeof(float));
@@ -151,7 +151,7 @@ void run(int rounds, const std::vector<std::string>& names) {
       all += fmt::format("{}\"{}\": [{}]", i == 0 ? "" : ", ", contestants[i].name, times[i]);
     line += fmt::format("{}\"{}\": {{{}}}", line.empty() ? "" : ", ", one.name, all);
   }
-  if (meeting.world.rank() == 0) std::puts(fmt::format("{{{}}}", line).c_str());
+  if (joined.world.rank() == 0) std::puts(fmt::format("{{{}}}", line).c_str());
 }
 
 }  // namespace

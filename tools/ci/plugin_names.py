@@ -17,7 +17,7 @@ DATA = "core/config/defaults.hpp"
 # Names that are also words of English, of the configuration or of its types: they count where a text quotes them as the
 # value of a key that names a plugin.
 WORDS = {
-    *("auto", "none", "lent", "loopback", "momentum", "threshold", "natural", "optimal", "partial", "sketch", "horovod"),
+    *("auto", "none", "borrowed", "loopback", "momentum", "threshold", "natural", "optimal", "partial", "sketch", "horovod"),
     *("int8", "fp16", "bf16", "residual", "fusion"),
 }
 

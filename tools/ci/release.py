@@ -104,7 +104,7 @@ def release(root: Path, version: str, date: str, dry: bool, say: Callable[[str],
     for command in (*COMMANDS, *after_commands):
         say("running: " + " ".join(command))
         if subprocess.run(command, cwd=root, check=False).returncode != 0:
-            raise Refused(f"{command[0]} failed; mend that, put the files back with git checkout, and begin again")
+            raise Refused(f"{command[0]} failed; fix that, put the files back with git checkout, and begin again")
     say(f"tagged v{version}; push the branch and the tag, and upload dist/*.whl")
 
 

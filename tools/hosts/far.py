@@ -115,11 +115,11 @@ class FarHosts(Hosts):
             self._tell(verb, peer, host)
 
     def cut(self, host: int, other: int | None = None) -> None:
-        """Loses all between a host and another, or all others, until it is mended; no end is told."""
+        """Loses all between a host and another, or all others, until it is restored; no end is told."""
         self._between("cut", host, other)
 
-    def mend(self, host: int, other: int | None = None) -> None:
-        self._between("mend", host, other)
+    def restore(self, host: int, other: int | None = None) -> None:
+        self._between("restore", host, other)
 
     def settings(self) -> dict[str, str]:
         """A message that is announced first comes a round trip later. Ours are at most 256 KiB long."""

@@ -132,12 +132,12 @@ def test_as_many_packets_are_lost_as_was_said_and_the_same_ones_for_the_same_see
 
 
 @needs_hosts
-def test_a_pair_that_is_cut_hears_nothing_of_each_other_until_it_is_mended_and_others_do():
+def test_a_pair_that_is_cut_hears_nothing_of_each_other_until_it_is_restored_and_others_do():
     with FarHosts(3, "30mbit", Way(5.0)) as hosts:
         far_ends = [listen(hosts, host) for host in (1, 2)]
         hosts.cut(0, 1)
         assert ask(hosts, 1, 1) == [None] and None not in ask(hosts, 2, 1) and None not in ask(hosts, 2, 1, by=1)
-        hosts.mend(0, 1)
+        hosts.restore(0, 1)
         assert None not in ask(hosts, 1, 1)
         hosts.cut(2)
         assert ask(hosts, 2, 1) == [None] and None not in ask(hosts, 1, 1)

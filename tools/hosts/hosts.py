@@ -109,7 +109,7 @@ class Hosts:
         """Takes the host's link out of the bridge: what is sent is lost in silence, and no end is told."""
         subprocess.run([*self._inside(), "ip", "-n", "switch", "link", "set", f"port{host}", "nomaster"], check=True)
 
-    def mend(self, host: int) -> None:
+    def restore(self, host: int) -> None:
         subprocess.run([*self._inside(), "ip", "-n", "switch", "link", "set", f"port{host}", "master", "bridge0"], check=True)
 
     def settings(self) -> dict[str, str]:

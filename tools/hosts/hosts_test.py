@@ -99,7 +99,7 @@ def test_a_link_takes_the_time_that_its_rate_says():
 
 
 @needs_hosts
-def test_a_link_that_was_cut_carries_nothing_until_it_is_mended():
+def test_a_link_that_was_cut_carries_nothing_until_it_is_restored():
     def connects(hosts):
         line = f"import socket; socket.create_connection(('{SUBNET}.11', 7000), timeout=0.5)"
         return hosts.start([sys.executable, "-c", line], 0, stderr=subprocess.DEVNULL).wait(timeout=30) == 0
@@ -111,7 +111,7 @@ def test_a_link_that_was_cut_carries_nothing_until_it_is_mended():
         assert connects(hosts)
         hosts.cut(1)
         assert not connects(hosts)
-        hosts.mend(1)
+        hosts.restore(1)
         assert connects(hosts)
     listener.communicate(timeout=30)  # it ends with them
 

@@ -136,7 +136,7 @@ def prepare(mutations: Sequence[Mutation]) -> None:
         raise SystemExit(f"mutate: the unchanged copy does not build:\n{built.stdout[-2000:]}")
     by = failing(tests)
     if by:
-        raise SystemExit(f"mutate: {by} fails without any change; mend it first")
+        raise SystemExit(f"mutate: {by} fails without any change; fix it first")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -27,7 +27,7 @@ def test_doctor_is_content_or_says_how_to_mend():
     lines = json.loads(ran.stdout)
     problems = [line for line in lines if line["state"] == "problem"]
     assert ran.returncode == (1 if problems else 0)
-    assert all(line["mend"] for line in lines if line["state"] in ("warning", "problem"))
+    assert all(line["fix"] for line in lines if line["state"] in ("warning", "problem"))
     assert {"mpirun", "network", "cuda", "libpenstock", "plugins"} <= {line["subject"] for line in lines}
     assert {"torch", "python"} & {line["subject"] for line in lines}
 
@@ -51,7 +51,7 @@ def test_doctor_imports_the_package_and_says_what_fails(tmp_path):
     ran = penstock("doctor", "--json", VIRTUAL_ENV=str(tmp_path), PATH=f"{tmp_path}:{os.environ['PATH']}")
     (line,) = [line for line in json.loads(ran.stdout) if line["subject"] == "torch"]
     assert ran.returncode == 1 and line["state"] == "problem" and "No module named 'torch'" in line["found"]
-    assert "tools/setup" in line["mend"]
+    assert "tools/setup" in line["fix"]
 
 
 def test_doctor_starts_two_ranks_under_each_launcher_and_calls_ok_only_what_ran():
@@ -93,7 +93,7 @@ def doctor(installed: pathlib.Path, *arguments, **environment):
 def test_doctor_without_a_table_says_that_there_is_only_the_cpu():
     (line,) = lines_of(penstock("doctor", "--json"), "cuda")
     assert TABLE in line["found"] and "this build knows the CPU only" in line["found"]
-    assert line["state"] == ("warning" if line["mend"] else "-")  # a warning where the driver has devices
+    assert line["state"] == ("warning" if line["fix"] else "-")  # a warning where the driver has devices
 
 
 @needs_simulated_devices
@@ -116,7 +116,7 @@ def test_doctor_warns_where_all_streams_of_a_device_share_a_queue(installed):
     one = {"PENSTOCK_SIMULATED_DEVICES": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
     (line,) = lines_of(doctor(installed, **one), "cuda queues")
     assert line["state"] == "warning" and "CUDA_DEVICE_MAX_CONNECTIONS=1" in line["found"]
-    assert "NCCL_LAUNCH_ORDER_IMPLICIT=1" in line["mend"]
+    assert "NCCL_LAUNCH_ORDER_IMPLICIT=1" in line["fix"]
     for better in ({"CUDA_DEVICE_MAX_CONNECTIONS": "8"}, {"NCCL_LAUNCH_ORDER_IMPLICIT": "1"}, {"PENSTOCK_SIMULATED_DEVICES": "0"}):
         assert not lines_of(doctor(installed, **{**one, **better}), "cuda queues")
 
@@ -125,10 +125,10 @@ def test_doctor_warns_where_all_streams_of_a_device_share_a_queue(installed):
 def test_doctor_gives_the_table_s_own_words_where_no_device_is_found(installed):
     (line,) = lines_of(doctor(installed, PENSTOCK_SIMULATED_DEVICES="0"), "cuda")
     assert line["state"] == "warning" and "no CUDA device can be used: the driver finds no device" in line["found"]
-    assert "CUDA_VISIBLE_DEVICES" in line["mend"]
+    assert "CUDA_VISIBLE_DEVICES" in line["fix"]
     (installed / "lib" / TABLE).write_text("no library")
     (line,) = lines_of(doctor(installed), "cuda")
-    assert line["state"] == "warning" and "cannot be loaded" in line["found"] and line["mend"]
+    assert line["state"] == "warning" and "cannot be loaded" in line["found"] and line["fix"]
 
 
 def test_doctor_says_what_of_a_scheme_goes_through_host_memory_and_why():
@@ -136,7 +136,7 @@ def test_doctor_says_what_of_a_scheme_goes_through_host_memory_and_why():
     by_hosts, adaq = lines_of(ran, "scheme")
     assert by_hosts["subject"] == f"scheme {ROOT}/conf/dgc-hierarchical.toml"
     (why,) = by_hosts["through_host_memory"]
-    assert why == "the ranks of a host add it in host memory, for no transport.device is named" and why in by_hosts["found"]
+    assert why == "the ranks of a host add it in host memory, because no transport.device is named" and why in by_hosts["found"]
     assert not adaq["on_device"]
     assert adaq["through_host_memory"]['compressor "adaq" was built for the CPU only'][0] == "matrices"
     assert "through host memory, there and back, go matrices, convolutions" in adaq["found"]
@@ -190,4 +190,4 @@ def test_doctor_names_what_is_wrong_with_a_scheme(tmp_path):
     ran = penstock("doctor", "--json", file)
     (line,) = lines_of(ran, "scheme")
     assert ran.returncode == 1 and line["state"] == "problem"
-    assert "topk" in line["found"] and "penstock config check" in line["mend"]
+    assert "topk" in line["found"] and "penstock config check" in line["fix"]

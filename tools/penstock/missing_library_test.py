@@ -42,7 +42,7 @@ def test_doctor_warns_of_it_and_says_what_to_install(lacking):
     ran = penstock("doctor", "--json", "--plugin-path", folder)
     (line,) = [line for line in json.loads(ran.stdout) if line["subject"] == "plugin compressor/identity-c"]
     assert line["state"] == "warning" and f"needs {library}, which is not on this machine" in line["found"]
-    assert line["mend"].startswith(advice(library))
+    assert line["fix"].startswith(advice(library))
     assert ran.returncode == penstock("doctor").returncode
 
 

@@ -22,7 +22,7 @@ print("trained")
 PYTHON = ROOT / ".venv/bin/python"
 
 
-def test_a_job_is_recorded_and_its_model_foretold(tmp_path):
+def test_a_job_is_recorded_and_its_model_predicted(tmp_path):
     job, profile = tmp_path / "job.py", tmp_path / "mine.csv"
     job.write_text(JOB)
     ran = penstock("plan", "--record", profile, "--hosts", "2", "--json", *scheme_flags("topk-residual"), "--", "penstock", "run", "-np", "2", "--", PYTHON, job)

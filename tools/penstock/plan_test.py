@@ -1,4 +1,4 @@
-"""`penstock plan`: what it foretells follows from its premises, and its words and files say the same."""
+"""`penstock plan`: what it predicts follows from its premises, and its words and files say the same."""
 
 import importlib.util
 import json
@@ -155,7 +155,7 @@ def test_a_route_that_is_split_waits_for_less(free):
     assert found["dear"]["exposed_ms"] < found["dense"]["exposed_ms"]
 
 
-def test_what_a_scheduler_forecasts_of_its_plan_is_what_is_foretold():
+def test_what_a_scheduler_forecasts_of_its_plan_is_what_is_predicted():
     found = schemes("--link", "10gbit", *scheme_flags("mg-wfbp", "omgs", "fgbuff", "syncea"))
     for name in ("mg-wfbp", "omgs", "fgbuff", "syncea"):
         said = re.search(r"forecast: (\S+) us exposed after backward", " ".join(found[name]["explanation"]))
@@ -368,7 +368,7 @@ def test_a_scheme_whose_messages_go_from_device_to_device_is_refused(tmp_path):
     file = tmp_path / "nccl.toml"
     file.write_text((ROOT / "conf/topk-residual.toml").read_text() + '\n[transport]\ndevice = "nccl"\n')
     said = refused("--scheme", file)
-    assert all(word in said for word in [str(file), 'transport.device = "nccl"', "is not foretold; leave the key out"]), said
+    assert all(word in said for word in [str(file), 'transport.device = "nccl"', "is not predicted; leave the key out"]), said
 
 
 def test_the_profile_that_the_page_writes_is_read(tmp_path):

@@ -5,7 +5,7 @@
 namespace penstock {
 namespace {
 
-// Calls body(section) for those of own payloads on the device whose counts may vary.
+// Calls body(section) for the sections of own payloads on the device whose counts may vary.
 template <typename Body>
 void each_varying(BucketRun& bucket, const Body& body) {
   for (auto& coding : bucket.codings)
@@ -31,7 +31,7 @@ Status lay_out_counts(DevicePart& part, BucketRun& bucket) {
   return {};
 }
 
-// Each has the place that it has in the prologue.
+// Each number has the index that it has in the prologue.
 Status lay_out_scalars(DevicePart& part, const BucketRun& bucket) {
   const Coding& coding = *bucket.codings.front();
   if (std::none_of(coding.memory_calls.begin(), coding.memory_calls.end(), measures_on_device))
@@ -60,20 +60,20 @@ bool measures_on_device(const MemoryCall& call) {
 Status lay_out(DevicePart& part, BucketRun& bucket, const PieceRun& first) {
   if (bucket.defers())
     return internal(
-        "set '{}', {}: gradient '{}' is worked on on a device, and the plan lets it wait for the "
-        "next forward, which its scheduler did not say (LAUNCHES_IN_FORWARD)",
+        "set '{}', {}: gradient '{}' is device-resident, and the plan lets it wait for the next "
+        "forward, but the scheduler did not declare that (LAUNCHES_IN_FORWARD)",
         bucket.context.name, bucket.label, first.gradient->name);
   Residents& residents = *bucket.context.on_device.residents;
   PENSTOCK_ASSIGN(part.copied, Event::make(residents.device()));
   PENSTOCK_TRY(part.flags.make(residents.numbers, bucket.pieces.size()));
   part.writers.reserve(bucket.pieces.size());
   part.looked_at.reserve(bucket.pieces.size());
-  if (const Coding& last = *bucket.codings.back(); last.alone) {
+  if (const Coding& last = *bucket.codings.back(); last.of_sums) {
     PENSTOCK_TRY(part.sums.make(residents.numbers, last.items.size()));
     part.looked_at.reserve(last.items.size());
   }
   bucket.each_message([&](uint32_t, uint32_t, const MessageRun& message) {
-    // Of each item indices and values at the most, or its share.
+    // At most the indices and values of each item, or its share.
     part.copies.reserve(2 * message.coding->items.size());
   });
   PENSTOCK_TRY(lay_out_scalars(part, bucket));

@@ -1,14 +1,14 @@
-// The part of a bucket that is worked on on a device (decision 0021). Its tensors and payloads lie
-// there, the plugins queue their work on the stream of the set's residents, and only payloads are
-// copied, to and from messages in pinned memory. Nothing here waits: what the host has to know
-// comes by a copy, and the job parks until that has ended.
+// The part of a bucket that is device-resident (decision 0021). Its tensors and payloads lie on the
+// device, plugins queue their work on the stream of the set's residents, and only payloads are
+// copied, to and from messages in pinned memory. No function here waits: the facts that the host
+// needs are copied, and the job parks until the copy has ended.
 #pragma once
 
 #include "core/bucket/placement.hpp"
 
 namespace penstock {
 
-// Numbers that the device computes, and the host reads after a copy.
+// Numbers that the device computes and the host reads after a copy.
 template <typename T>
 struct FoundNumbers {
   uint64_t n = 0;
@@ -28,13 +28,13 @@ struct FoundNumbers {
 };
 
 struct DevicePart {
-  Event copied;                              // what the job parks for
-  std::vector<penstock_device_copy> copies;  // that go together
+  Event copied;                              // the event for which the job parks
+  std::vector<penstock_device_copy> copies;  // queued in one call
   std::vector<const Resident*> writers;      // the last gradient of each stream
   std::vector<penstock_device_values> looked_at;
   FoundNumbers<uint32_t> flags;   // for each piece of the bucket: some value is not finite
-  FoundNumbers<uint32_t> sums;    // the same for each item of the coding of sums
-  FoundNumbers<float> scalars;    // of the prologue: what memories have measured
+  FoundNumbers<uint32_t> sums;    // for each item of the coding of sums: a value is not finite
+  FoundNumbers<float> scalars;    // of the prologue, as memories have measured them
   FoundNumbers<uint64_t> counts;  // of sections whose counts vary
   // Index lists of peers that lie on the device, where the host cannot check them.
   std::vector<penstock_index_list> lists;
@@ -42,7 +42,7 @@ struct DevicePart {
   bool has_times = false;                // of the last step on the device (watch.hpp)
 };
 
-// The placement of a bucket that has such a part.
+// The placement of a bucket with a device part.
 class DevicePlacement : public Placement {
  public:
   DevicePart part;
@@ -51,22 +51,22 @@ inline DevicePart& part_of(const BucketRun& bucket) {
   return static_cast<DevicePlacement&>(*bucket.placement).part;
 }
 
-// Makes what the bucket needs for its pieces on the device, after its payloads have their sections;
-// `first` is the first such piece. OUT_OF_MEMORY, DEVICE_ERROR; INTERNAL if legs wait for the next
-// forward. [control]
+// Makes the memory and events that the bucket needs for its device-resident pieces, after its
+// payloads have their sections; `first` is the first such piece. OUT_OF_MEMORY, DEVICE_ERROR;
+// INTERNAL if legs wait for the next forward. [control]
 Status lay_out(DevicePart& part, BucketRun& bucket, const PieceRun& first);
 
-// Errors of a device with the gradient's name.
+// Adds the name of the gradient to an error of a device.
 Status named(Status status, const Gradient& gradient);
 inline bool is_on_device(const WorkPlace& place) {
   return !place.works_at_once();
 }
-// What the memory measures is found on the device.
+// Whether the memory measures on the device.
 bool measures_on_device(const MemoryCall& call);
-// The first piece that is worked on on a device; null: none is.
+// The first device-resident piece; null if there is none.
 const PieceRun* first_on_device(const BucketRun& bucket);
 
-// A stage that waits until `copied` of the bucket's device part has been reached.
+// A stage that waits for the event `copied` of the bucket's device part.
 class DeviceStage : public Stage {
  public:
   explicit DeviceStage(std::string_view name, Part part = Part::none)

@@ -105,7 +105,7 @@ void DevicePlace::begin_copies(BucketRun& bucket) const {
   part_of(bucket).copies.clear();
 }
 
-// Elements of at most 4 bytes.
+// The elements must have at most 4 bytes.
 void DevicePlace::copy(BucketRun& bucket, const void* source, void* target, uint64_t count,
                        uint64_t element) const {
   part_of(bucket).copies.push_back({source, target, count, uint32_t(element), 0});
@@ -127,7 +127,7 @@ Status DevicePlace::store(BucketRun& bucket, PieceRun& piece) const {
   if (bucket.is_void)
     status = stream().fill_nan(piece.values, numel, piece.dtype);
   else if (bucket.only_compensates && bucket.legs.front().kind.is_dense())
-    status = clear(piece.values, numel * dtype_bytes(piece.dtype));  // else compensate does
+    status = clear(piece.values, numel * dtype_bytes(piece.dtype));  // else compensate clears
   if (status.ok() && piece.widened)
     status = stream().narrow(static_cast<const float*>(piece.values), piece.storage(), numel,
                              piece.gradient->dtype);
@@ -159,9 +159,9 @@ void DevicePlace::moved(penstock_section& section, std::byte* target) const {
   section.on_host = target;
 }
 
-// The payload's sections can be looked at where they have arrived, and point to where the device
-// will find them: in the twin of the message, or, of what this rank has sent, where it lies
-// already.
+// The sections of the payload can be read where they have arrived, and point to the place where the
+// device will find them: in the twin of the message, or, for the payload of this rank, where encode
+// has written it.
 Status DevicePlace::arrived(BucketRun& bucket, const MessageRun& message, uint32_t round,
                             uint32_t rank, ItemRun& item) const {
   PayloadStorage& payload = item.arrival(round, rank);

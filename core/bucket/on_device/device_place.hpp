@@ -1,5 +1,5 @@
-// The memory of a device as a place of work (decision 0021): what is asked for is queued on the
-// stream of the set's residents, and nothing here waits for it.
+// The memory of a device as a place of work (decision 0021). Every operation is queued on the
+// stream of the set's residents, and no function here waits for it.
 #pragma once
 
 #include "core/bucket/work_place.hpp"
@@ -14,7 +14,7 @@ struct SetContext;
 
 class DevicePlace final : public WorkPlace {
  public:
-  // The residents outlive it.
+  // The residents must outlive the place.
   explicit DevicePlace(Residents& residents);
 
   std::string_view name() const override { return "on a device"; }
@@ -22,14 +22,15 @@ class DevicePlace final : public WorkPlace {
 
   Result<WorkMemory> make(uint64_t bytes) const override;
   Result<WorkMemory> make_scratch(uint64_t bytes) const override { return make(bytes); }
-  // Pinned memory with a twin on the device; for an announced link memory of the device alone.
+  // Returns pinned memory with a twin on the device; for an announced link, memory of the device
+  // alone.
   Result<WorkMemory> make_for(const Link& link, uint64_t bytes) const override;
   Result<StateView*> claim(StateStore& states, const StateKey& key, const ElementRange& extent,
                            const penstock_state_declaration& declaration) const override {
     return states.claim(key, extent, declaration, &stream());
   }
   void place(ItemRun& item) const override;
-  // From device to device if the transport for that can carry the round.
+  // The direct link if its transport can carry the round, else the link through host memory.
   Link& link_of(const Coding& coding, const ItemRun& item, uint32_t round) const override;
   Link& link_of_values(LevelLinks& links) const override;
   bool sends_from_here(const Link& link) const override;
@@ -46,7 +47,7 @@ class DevicePlace final : public WorkPlace {
   void copy(BucketRun& bucket, const void* source, void* target, uint64_t count,
             uint64_t element) const override;
   Status end_copies(BucketRun& bucket) const override;
-  // Inspect has looked at them and widened them.
+  // Reads the findings of Inspect, which has inspected and widened the values.
   bool load(BucketRun& bucket, size_t piece) const override;
   Status store(BucketRun& bucket, PieceRun& piece) const override;
   bool take_sum(BucketRun& bucket, Coding& coding, size_t item) const override;
@@ -55,7 +56,7 @@ class DevicePlace final : public WorkPlace {
   Status clear(const penstock_section& section, uint64_t bytes) const override;
   const void* sent(const MessageRun& message, const penstock_section& section) const override;
   void moved(penstock_section& section, std::byte* target) const override;
-  // Checks indices, which a device does not look at before it uses them.
+  // Checks indices, because a device uses them without a check.
   Status arrived(BucketRun& bucket, const MessageRun& message, uint32_t round, uint32_t rank,
                  ItemRun& item) const override;
 
@@ -66,8 +67,8 @@ class DevicePlace final : public WorkPlace {
   Residents& residents_;
 };
 
-// From now on these gradients of the set are worked on on the residents' device: gradient i becomes
-// resident i. [control]
+// From now on these gradients of the set are compressed on the residents' device: gradient i
+// becomes resident i. [control]
 void work_on(SetContext& set, Residents& residents, std::span<Gradient* const> gradients);
 
 }  // namespace penstock

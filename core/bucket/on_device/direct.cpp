@@ -18,7 +18,8 @@ bool carries(const Channel& channel, uint32_t pattern) {
   return (device_patterns(channel.traits) & PENSTOCK_PATTERN_BIT(pattern)) != 0;
 }
 
-// Indices and values, of any type and nothing beside: no host looks at values.
+// Whether a payload is indices and values and nothing else. The values may have any type, because
+// no host inspects the values.
 bool are_pairs(const RoundNeed& need) {
   return need.combine == PENSTOCK_COMBINE_GATHER && need.sections.size() == 2 &&
          need.sections[0].role == PENSTOCK_ROLE_INDICES &&
@@ -47,7 +48,7 @@ bool goes_directly(const Coding& coding, const ItemRun& item, uint32_t round) {
   if (channel == nullptr || !is_on_device(item.place()) || item.rounds.size() <= round)
     return false;
   const RoundNeed& need = item.rounds[round];
-  const bool has_owner = coding.to_owners || coding.alone;
+  const bool has_owner = coding.to_owners || coding.of_sums;
   if (has_owner && need.combine != PENSTOCK_COMBINE_SUM) return false;
   if (need.combine != PENSTOCK_COMBINE_SUM)
     return are_pairs(need) && carries(*channel, PENSTOCK_ALL_GATHER);
@@ -91,7 +92,7 @@ Status Pack::begin(BucketRun& bucket) {
       PENSTOCK_TRY(message->pack(round_));
     }
   if (!takes_finished(leg_, round_)) return {};
-  // Behind what is sent, and behind all that has used what is received into.
+  // Recorded after the data to send, and after all work that has used the receive buffers.
   return part_of(bucket).copied.record(bucket.context.on_device.residents->stream().handle());
 }
 

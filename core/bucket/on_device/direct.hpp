@@ -1,7 +1,8 @@
-// Messages that go from device to device, over the transport that a run has for that (decision
-// 0022). Of what is worked on on a device, sums and pairs go so: no host has to look at their
-// values. What hosts have to know of them is announced before (announcement.hpp). Indices of peers
-// are looked at on the device, before decode uses them.
+// Messages that travel from device to device, over a transport of the run that can do this
+// (decision 0022). The payloads of device-resident items that are sums or pairs travel in this
+// manner, because no host has to inspect their values. The facts that hosts need are announced
+// before (announcement.hpp). Indices from other ranks are checked on the device before decode uses
+// them.
 #pragma once
 
 #include "core/bucket/announcement.hpp"
@@ -9,18 +10,21 @@
 
 namespace penstock {
 
-// Whether a round of an item goes so: known at plan time. Ranks that answer differently are found
-// when their needs are compared.
+// Whether a round of an item travels directly, from device to device. This is known at plan time.
+// If ranks answer differently, the comparison of their needs finds it.
 bool goes_directly(const Coding& coding, const ItemRun& item, uint32_t round);
-// Whether something of an item goes so: some round, or what the ranks of a host add.
+// Whether some data of an item travels directly: a round, or the values that the ranks of a host
+// add.
 bool sends_directly(const BucketRun& bucket, const Coding& coding, const ItemRun& item);
 
-// Room for what is found of peers' indices, after the messages are laid out. [control]
+// Makes room for the device's findings on the indices of other ranks, after the messages are laid
+// out. [control]
 Status lay_out_verdicts(DevicePart& part, BucketRun& bucket);
 
-// ---- stages of a round, beside those of its announcement ----
+// ---- stages of a round, besides the stages of its announcement ----
 
-// Sets what the round's announced messages send; where counts vary it copies sections together.
+// Sets the data that the round's announced messages send. If counts vary, it copies sections
+// together.
 class Pack final : public RoundStage {
  public:
   Pack(Leg& leg, uint32_t round) : RoundStage(leg, round, "pack", Part::encode) {}
@@ -28,7 +32,7 @@ class Pack final : public RoundStage {
   Status begin(BucketRun& bucket) override;
 };
 
-// For a transport that knows no streams: waits until the device has finished what is sent.
+// For a transport that does not use streams: waits until the device has finished the data to send.
 class FinishSends final : public DeviceStage {
  public:
   explicit FinishSends(Leg& leg) : DeviceStage("finish sends", Part::exchange), leg_(leg) {}
@@ -41,15 +45,15 @@ class FinishSends final : public DeviceStage {
   Leg& leg_;
 };
 
-// In a trial without the other ranks it stands in place of ticket and send: the device copies to
-// itself, for every rank.
+// In a trial without the other ranks, this stage replaces `ticket` and `send`: the device copies
+// the data to itself, once for every rank.
 class EchoDirect final : public RoundStage {
  public:
   EchoDirect(Leg& leg, uint32_t round) : RoundStage(leg, round, "echo direct") {}
   Status begin(BucketRun& bucket) override;
 };
 
-// The device looks at the indices that have arrived. INVALID_PAYLOAD.
+// The device checks the received indices. INVALID_PAYLOAD.
 class CheckIndices final : public StageOfRound<DeviceStage> {
  public:
   CheckIndices(Leg& leg, uint32_t round)
@@ -62,7 +66,7 @@ class CheckIndices final : public StageOfRound<DeviceStage> {
   Status end(BucketRun& bucket) override;
 };
 
-// Whether the transport of what goes directly knows no streams. [control]
+// Whether the transport of the round's direct messages does not use streams. [control]
 bool takes_finished(const Leg& leg, uint32_t round);
 
 }  // namespace penstock

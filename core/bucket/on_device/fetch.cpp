@@ -7,9 +7,9 @@
 namespace penstock {
 namespace {
 
-// Joins stretches of a message that lie behind each other to one copy, as the sections of payloads
-// mostly do: where there is a next one, it begins at the end, or at the next multiple of 8 bytes.
-// Two are open at a time, because coded indices have a place of their own.
+// Joins stretches of a message that lie one after another into one copy. The sections of payloads
+// mostly do: a next section begins at the end of the last section, or at the next multiple of 8
+// bytes. Two stretches are open at a time, because coded indices have a place of their own.
 template <typename Copy>
 class Stretches {
  public:
@@ -50,7 +50,7 @@ class Stretches {
   }
 
   const Copy& copy_;
-  Stretch open_[2];  // the one that has grown last is the second
+  Stretch open_[2];  // the second stretch has grown last
 };
 
 template <typename Copy>
@@ -64,7 +64,7 @@ Status add_sections(Stretches<Copy>& stretches, PayloadStorage& payload) {
   return {};
 }
 
-// Calls body(item) for those on the device that have a payload in this round.
+// Calls body(item) for the device-resident items that have a payload in this round.
 template <typename Body>
 void each_own(const Leg& leg, uint32_t round, const Body& body) {
   for (ItemRun& item : leg.coding->items)
@@ -155,7 +155,7 @@ Status Upload::begin(BucketRun& bucket) {
     };
     Stretches stretches(copy);
     for (uint32_t rank = 0; rank < (is_gathered ? message->group_size() : 1); ++rank) {
-      // What this rank has sent is there.
+      // The payload of this rank is on the device already.
       if (is_gathered && rank == message->group_rank()) continue;
       for (const size_t position : message->coming_from(rank)) {
         ItemRun& item = leg_.coding->items[position];

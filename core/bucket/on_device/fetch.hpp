@@ -5,7 +5,7 @@
 
 namespace penstock {
 
-// What memories have measured there, into the prologue.
+// Copies the scalars that memories have measured on the device into the prologue.
 class FetchScalars final : public DeviceStage {
  public:
   explicit FetchScalars(Coding& coding) : DeviceStage("fetch scalars"), coding_(coding) {}
@@ -19,7 +19,7 @@ class FetchScalars final : public DeviceStage {
   Coding& coding_;
 };
 
-// The counts of a round that encode has left to the device, if it has.
+// Fetches the counts of a round, if encode has left some counts on the device.
 class FetchCounts final : public StageOfRound<DeviceStage> {
  public:
   FetchCounts(Leg& leg, uint32_t round) : StageOfRound(leg, round, "fetch counts", Part::encode) {}
@@ -28,7 +28,7 @@ class FetchCounts final : public StageOfRound<DeviceStage> {
   Status end(BucketRun& bucket) override;
 };
 
-// The payloads of a round that were encoded there, into the leg's messages.
+// Copies the payloads of a round that were encoded on the device into the leg's messages.
 class FetchPayloads final : public StageOfRound<DeviceStage> {
  public:
   FetchPayloads(Leg& leg, uint32_t round)
@@ -39,14 +39,15 @@ class FetchPayloads final : public StageOfRound<DeviceStage> {
   Status begin(BucketRun& bucket) override;
 };
 
-// What has arrived of other ranks, to where decode finds it.
+// Copies the payloads of other ranks to the device, where decode finds them.
 class Upload final : public RoundStage {
  public:
   Upload(Leg& leg, uint32_t round) : RoundStage(leg, round, "upload", Part::decode) {}
   Status begin(BucketRun& bucket) override;
 };
 
-// Whether a round has messages in host memory with payloads: such are fetched and uploaded.
+// Whether a round has messages with payloads in host memory. These payloads are fetched and
+// uploaded.
 bool has_payloads_on_host(const Leg& leg, uint32_t round);
 
 }  // namespace penstock

@@ -8,7 +8,7 @@
 namespace penstock {
 namespace {
 
-// At part.looked_at, for values that are not finite; what is found comes to the host.
+// Searches part.looked_at for values that are not finite, and copies the findings to the host.
 Status look_at_values(DevicePart& part, const FoundNumbers<uint32_t>& found, const Stream& stream) {
   PENSTOCK_TRY(found.clear(stream));
   PENSTOCK_TRY(stream.find_nonfinite(part.looked_at));
@@ -16,7 +16,8 @@ Status look_at_values(DevicePart& part, const FoundNumbers<uint32_t>& found, con
   return part.copied.record(stream.handle());
 }
 
-// What a stream does ends in its order, so that its last gradient stands for all of the bucket.
+// The work of a stream ends in order, so that the last gradient of a stream stands for all its
+// gradients in the bucket.
 Status wait_for_writers(const BucketRun& bucket, DevicePart& part) {
   part.writers.clear();
   for (const PieceRun& piece : bucket.pieces) {
@@ -35,7 +36,7 @@ Status wait_for_writers(const BucketRun& bucket, DevicePart& part) {
   return {};
 }
 
-// The pieces on the device.
+// Lists the pieces on the device.
 Status list_pieces(BucketRun& bucket, DevicePart& part) {
   part.looked_at.clear();
   for (size_t i = 0; i < bucket.pieces.size(); ++i) {
@@ -53,7 +54,8 @@ Status list_pieces(BucketRun& bucket, DevicePart& part) {
   return {};
 }
 
-// Asks `poll` of each gradient that lies on a device, those before `n_done` have come.
+// Calls `poll` for each gradient that lies on a device, until one has not finished. The pieces
+// before `n_done` have finished.
 template <typename Poll>
 Status poll_gradients(BucketRun& bucket, size_t& n_done, bool& all, const Poll& poll) {
   all = true;
@@ -73,29 +75,30 @@ Status Inspect::begin(BucketRun& bucket) {
   if (part_ == nullptr) return {};
   PENSTOCK_TRY(wait_for_writers(bucket, *part_));
   PENSTOCK_TRY(list_pieces(bucket, *part_));
-  return look_at_values(*part_, part_->flags, bucket.context.on_device.residents->looks());
+  return look_at_values(*part_, part_->flags, bucket.context.on_device.residents->inspection());
 }
 
-Status Inspect::poll(BucketRun& bucket, uint64_t look, bool& has_come) {
+Status Inspect::poll(BucketRun& bucket, uint64_t pass, bool& has_come) {
   if (part_ != nullptr) {
     PENSTOCK_TRY(part_->copied.query(has_come));
     if (!has_come) return {};
   }
   return poll_gradients(bucket, n_arrived_, has_come, [&](Gradient& gradient, bool& arrived) {
-    if (gradient.on_device.mirror != nullptr)
-      PENSTOCK_TRY(gradient.on_device.mirror->has_arrived(look, arrived));
+    if (gradient.on_device.staging_buffer != nullptr)
+      PENSTOCK_TRY(gradient.on_device.staging_buffer->has_arrived(pass, arrived));
     if (arrived)
-      gradient.ready_us =
-          gradient.on_device.mirror != nullptr ? gradient.on_device.mirror->arrived_us() : now_us();
+      gradient.ready_us = gradient.on_device.staging_buffer != nullptr
+                              ? gradient.on_device.staging_buffer->arrived_us()
+                              : now_us();
     return Status();
   });
 }
 
-// The host writes the zeros of those that are zero.
+// Writes the zeros of gradients that are zero into host memory.
 Status Inspect::end(BucketRun& bucket) {
   for (const PieceRun& piece : bucket.pieces) {
-    const Mirror* mirror = piece.gradient->on_device.mirror;
-    if (mirror != nullptr && mirror->is_zero())
+    const StagingBuffer* staging_buffer = piece.gradient->on_device.staging_buffer;
+    if (staging_buffer != nullptr && staging_buffer->is_zero())
       std::memset(piece.storage(), 0, piece.piece.numel * dtype_bytes(piece.gradient->dtype));
   }
   return {};
@@ -103,11 +106,12 @@ Status Inspect::end(BucketRun& bucket) {
 
 Status GiveOut::begin(BucketRun& bucket) {
   for (const PieceRun& piece : bucket.pieces) {
-    Mirror* mirror = piece.gradient->on_device.mirror;
-    if (mirror == nullptr) continue;
+    StagingBuffer* staging_buffer = piece.gradient->on_device.staging_buffer;
+    if (staging_buffer == nullptr) continue;
     const uint64_t element = dtype_bytes(piece.gradient->dtype);
-    PENSTOCK_TRY(named(mirror->give(piece.piece.first * element, piece.piece.numel * element),
-                       *piece.gradient));
+    PENSTOCK_TRY(
+        named(staging_buffer->give(piece.piece.first * element, piece.piece.numel * element),
+              *piece.gradient));
   }
   return {};
 }

@@ -1,19 +1,20 @@
-// The look at gradients that come from devices, and at sums of an owner that lie there.
+// The inspection of gradients that come from devices, and of an owner's sums that lie on a device.
 #pragma once
 
 #include "core/bucket/on_device/device.hpp"
 
 namespace penstock {
 
-// A stream of its own (Residents::looks) waits for the gradients and looks for values that are not
-// finite. The job waits for what it finds, and for gradients that are copied to the host.
+// A stream of its own (Residents::inspection) waits for the gradients and searches them for values
+// that are not finite. The job waits for the findings, and for gradients that are copied to the
+// host.
 class Inspect final : public Stage {
  public:
-  // null: no gradient is worked on there.
+  // `part` is null if no gradient is device-resident.
   explicit Inspect(DevicePart* part) : Stage("inspect", Part::none, Wait::device), part_(part) {}
   bool runs(const BucketRun&) const override { return true; }
   Status begin(BucketRun& bucket) override;
-  Status poll(BucketRun& bucket, uint64_t look, bool& has_come) override;
+  Status poll(BucketRun& bucket, uint64_t pass, bool& has_come) override;
   Status end(BucketRun& bucket) override;
 
  private:
@@ -21,8 +22,8 @@ class Inspect final : public Stage {
   size_t n_arrived_ = 0;  // pieces whose copies have ended
 };
 
-// On route `shard`: scales the sums that this rank owns and encodes again to true units, and looks
-// for values that are not finite.
+// On route `shard`: scales the sums that this rank owns and encodes again to true units, and
+// searches the sums for values that are not finite.
 class InspectSums final : public DeviceStage {
  public:
   explicit InspectSums(Coding& coding) : DeviceStage("inspect sums"), coding_(coding) {}
@@ -41,17 +42,17 @@ class GiveOut final : public Stage {
   Status begin(BucketRun& bucket) override;
 };
 
-// Waits until the results are in the application's storage on its device. Runs only where somebody
-// is told of each result.
+// Waits until the results are in the application's storage on its device. Runs only if
+// SetContext::results_are_notified.
 class Return final : public Stage {
  public:
   Return() : Stage("return", Part::none, Wait::device) {}
-  bool runs(const BucketRun& bucket) const override { return bucket.context.results_are_told; }
+  bool runs(const BucketRun& bucket) const override { return bucket.context.results_are_notified; }
   Status begin(BucketRun&) override {
     n_returned_ = 0;
     return {};
   }
-  Status poll(BucketRun& bucket, uint64_t look, bool& has_come) override;
+  Status poll(BucketRun& bucket, uint64_t pass, bool& has_come) override;
 
  private:
   size_t n_returned_ = 0;

@@ -21,14 +21,14 @@ void add_return(Program& program) {
   add<Return>(program);
 }
 
-// Some gradients lie on a device, but are worked on on the host.
+// Some gradients lie on a device, but all are compressed on the host.
 class Staged final : public Placement {
  public:
   void before_load(Program& program) override { add<Inspect>(program, nullptr); }
   void after_store(Program& program) override { add_return(program); }
 };
 
-// Some are worked on there.
+// Some gradients are device-resident.
 class OnDevice final : public DevicePlacement {
  public:
   explicit OnDevice(BucketRun& bucket) : bucket_(bucket) {}
@@ -40,7 +40,7 @@ class OnDevice final : public DevicePlacement {
     if (bucket_.is_watched) add<TakeTimes>(program);
   }
   void before_begin(Program& program, Coding& coding) override {
-    if (coding.alone) add<InspectSums>(program, coding);
+    if (coding.of_sums) add<InspectSums>(program, coding);
   }
   void after_measure(Program& program, Coding& coding) override {
     if (part.scalars.n != 0) add<FetchScalars>(program, coding);
@@ -97,8 +97,8 @@ Status check_way(const BucketRun& bucket) {
                            : !halves_sums(route);
   if (first == nullptr || has_way) return {};
   return internal(
-      "set '{}', bucket {}: gradient '{}' is worked on on a device, which has no way on route "
-      "\"{}\"",
+      "set '{}', bucket {}: gradient '{}' is device-resident, but route \"{}\" cannot carry its "
+      "messages from device to device",
       bucket.context.name, bucket.number, first->gradient->name, route_name(route));
 }
 

@@ -1,5 +1,5 @@
-// What a set and its gradients have on devices. The rest of core/bucket hands it on and does not
-// look into it.
+// The device data of a set and its gradients. The rest of core/bucket passes it on and does not
+// inspect it.
 #pragma once
 
 #include "core/comm/communication.hpp"
@@ -11,16 +11,17 @@
 
 namespace penstock {
 
-// `side` is `mirror` if the gradient goes through host memory (`why_staged` says why), or
-// `resident` if it is worked on on its device. All are null for a gradient on the CPU.
+// `side` is `staging_buffer` if the gradient goes through host memory (`why_staged` has the
+// reason), or `resident` if it is device-resident. All three pointers are null for a gradient on
+// the CPU.
 struct GradientOnDevice {
   DeviceSide* side = nullptr;
-  Mirror* mirror = nullptr;
+  StagingBuffer* staging_buffer = nullptr;
   Resident* resident = nullptr;
   std::string why_staged;
 };
 
-// What a set has sent on a channel that it shares with others. [any]
+// The bytes and messages that a set has sent on a channel that it shares with other sets. [any]
 struct DirectTraffic {
   std::atomic<uint64_t> handed_over{0}, moved{0}, messages{0};
   void add(uint64_t bytes, uint64_t sent) {
@@ -31,12 +32,12 @@ struct DirectTraffic {
 };
 
 struct SetOnDevice {
-  Residents* residents = nullptr;  // those that are worked on there; null: none
+  Residents* residents = nullptr;  // the device-resident gradients; null: none
   BetweenDevices* between = nullptr;
   DirectTraffic traffic;
 };
 
-// Of plugin calls whose work goes to the stream of these.
+// The exec of plugin calls whose work is queued on the stream of these residents.
 inline penstock_exec exec_on(const Residents& residents) {
   penstock_exec exec{};
   exec.struct_size = sizeof exec;

@@ -14,7 +14,7 @@ Status make_watch(const Residents& residents, std::unique_ptr<Stopwatch>& watch)
   return {};
 }
 
-// Of a stretch that was not marked: nothing.
+// Adds nothing for a stage that was not marked.
 Status add_watched(Stopwatch& watch, uint64_t& whole_us) {
   std::optional<double> us;
   PENSTOCK_TRY(watch.take(us));
@@ -53,7 +53,7 @@ Status StageWatches::make(BucketRun& bucket) {
 }
 
 Status StageWatches::take(BucketRun& bucket, bool& found) {
-  // Behind the last of a step on the stream all others are done.
+  // If the last stage of a step on the stream is done, all other stages are done.
   uint64_t last_us = 0;
   std::optional<double> us;
   PENSTOCK_TRY(watches_[last_]->take(us));

@@ -1,6 +1,7 @@
-// How long the device takes for what a bucket's stages queue on it, for schedulers that plan by it;
-// the host sees only how long it takes to queue. Marks stand in the stream around each stage. The
-// time between them is read when the bucket runs again, and nothing waits for it.
+// Measures how long the device takes for the work that a bucket's stages queue on it, for
+// schedulers that plan by these times; the host sees only the time of queueing. Marks stand in the
+// stream around each stage. The time between the marks is read when the bucket runs again, and no
+// function waits for it.
 #pragma once
 
 #include "core/bucket/bucket.hpp"
@@ -10,7 +11,7 @@
 
 namespace penstock {
 
-// Marks in a stream around what a call queues on it.
+// Marks in a stream around the work that a call queues on it.
 class StreamWatch final : public CallWatch {
  public:
   StreamWatch(Stopwatch stopwatch, const Stream& stream)
@@ -26,24 +27,25 @@ class StreamWatch final : public CallWatch {
 
 class StageWatches {
  public:
-  // For all stages of the program that count as some part of the bucket's time. DEVICE_ERROR.
-  // [control]
+  // Makes a stopwatch for every encode and decode stage of the program, and for the device's
+  // compressor calls. DEVICE_ERROR. [control]
   Status make(BucketRun& bucket);
   Stopwatch* of(size_t stage) const { return watches_.empty() ? nullptr : watches_[stage].get(); }
 
-  // Adds what the device has taken in the bucket's last step to its times and sets that of its
-  // calls, if all of it is done; `found` says so. It returns the times of a step once. [engine]
+  // Adds the device's times of the bucket's last step to the bucket's times, and sets the times of
+  // its calls, if all the work is done; `found` says whether it is. It returns the times of a step
+  // only once. [engine]
   Status take(BucketRun& bucket, bool& found);
 
  private:
   Status make_calls(const Residents& residents, std::vector<CompressorCall>& calls);
 
-  std::vector<std::unique_ptr<Stopwatch>> watches_;  // by stage; null: it counts as nothing
+  std::vector<std::unique_ptr<Stopwatch>> watches_;  // by stage; null: its time is not counted
   std::vector<std::pair<CompressorCall*, StreamWatch*>> calls_;
   size_t last_ = 0;
 };
 
-// The times of the step before. The bucket's own of this step begin with them.
+// Takes the times of the last step. The bucket's own times of this step begin with them.
 class TakeTimes final : public Stage {
  public:
   TakeTimes() : Stage("take times") {}

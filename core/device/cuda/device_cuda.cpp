@@ -38,8 +38,8 @@ const char* error_text(int32_t error) {
 // For us all the same, and for whoever reads it three things to do.
 const char* why_none_is_usable(cudaError_t error) {
   if (error == cudaErrorNoDevice)
-    return "the driver finds no device; nvidia-smi lists those there are, and CUDA_VISIBLE_DEVICES "
-           "may hide them";
+    return "the driver finds no device; nvidia-smi lists all devices, and CUDA_VISIBLE_DEVICES may "
+           "hide them";
   int version = 0;
   if (cudaDriverGetVersion(&version) != cudaSuccess) (void)cudaGetLastError();
   if (version == 0) return "this machine has no NVIDIA driver; install one";

@@ -168,8 +168,9 @@ TEST(LoadsThatFail, LeaveTheSetAsItWasWhateverPluginCallFails) {
   }
 }
 
-// Where fittings, plans and buckets are made every rank hears of it and goes on. Elsewhere between
-// two steps the run ends: the rank without memory says so, and the other hears which one it was.
+// Where bound schemes, plans and buckets are made every rank hears of it and goes on. Elsewhere
+// between two steps the run ends: the rank without memory says so, and the other hears which one it
+// was.
 TEST(NewPlansThatFail, LeaveTheSetAsItWasWhateverAllocationOfTheBucketsFails) {
   const std::vector<Seen> expected = run({});
   uint64_t n_failed = 0, n_ended = 0;
@@ -191,7 +192,7 @@ TEST(NewPlansThatFail, LeaveTheSetAsItWasWhateverAllocationOfTheBucketsFails) {
   RecordProperty("ended", fmt::format("{}", n_ended));
 }
 
-// A load is no meeting of ranks.
+// A load is no rendezvous of ranks.
 TEST(LoadsThatFail, LeaveTheSetAsItWasWhateverAllocationFails) {
   const std::vector<Seen> expected = run({});
   uint64_t n_failed = 0;

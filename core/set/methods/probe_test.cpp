@@ -1,7 +1,7 @@
 // A probe shows plugins what a step shows them: the calls of both are noted and compared. And on
 // every route the programs of both are the same but for what meets other ranks.
 
-#include "core/bucket/works.hpp"
+#include "core/bucket/compiled_plan.hpp"
 #include "core/config/load.hpp"
 #include "core/plan/planner.hpp"
 #include "core/set/testing.hpp"
@@ -201,7 +201,7 @@ std::vector<std::string> names_of(const BucketRun& bucket) {
 }
 
 // The first bucket's, as rank 0 of two hosts of two has it.
-std::vector<std::string> program_of(const std::shared_ptr<const Fitting>& fitting,
+std::vector<std::string> program_of(const std::shared_ptr<const BoundScheme>& bound_scheme,
                                     const std::vector<DeclaredGradient>& declared, bool echoes) {
   std::array<Channel, 3> channels;
   SetContext context;
@@ -212,14 +212,16 @@ std::vector<std::string> program_of(const std::shared_ptr<const Fitting>& fittin
     channel.group = context.at(level).group.view(0);
     context.at(level).transport.channel = &channel;
   }
-  Works::Gradients gradients;
+  CompiledPlan::Gradients gradients;
   for (const DeclaredGradient& gradient : declared)
     gradients.push_back(std::make_unique<Gradient>(gradient));
-  auto plan = make_plan(*fitting->scheduler(), planning::OwnedModel(fitting->model()).model());
+  auto plan =
+      make_plan(*bound_scheme->scheduler(), planning::OwnedModel(bound_scheme->model()).model());
   EXPECT_TRUE(plan.ok()) << plan.status().message();
-  auto works = Works::make(context, fitting, std::move(plan.value()), gradients, nullptr);
-  EXPECT_TRUE(works.ok()) << works.status().message();
-  return works.ok() ? names_of(*works.value()->phase(0).front()) : std::vector<std::string>();
+  auto compiled =
+      CompiledPlan::make(context, bound_scheme, std::move(plan.value()), gradients, nullptr);
+  EXPECT_TRUE(compiled.ok()) << compiled.status().message();
+  return compiled.ok() ? names_of(*compiled.value()->phase(0).front()) : std::vector<std::string>();
 }
 
 TEST(ProbedPrograms, AreThoseOfAStepOnEveryRouteButForWhatMeetsOtherRanks) {
@@ -236,16 +238,16 @@ TEST(ProbedPrograms, AreThoseOfAStepOnEveryRouteButForWhatMeetsOtherRanks) {
     with_ranks(1, scheme, [&](Runtime& runtime, uint32_t) {
       const Services services = runtime.services();
       const Scheme& of_step = services.config.at_step(0);
-      auto fitting =
-          Fitting::make(of_step, choose(of_step, {&declared[0], &declared[1]}), services.registry,
-                        {.world = 4, .owners_per_host = 2, .forward_waits = true});
-      ASSERT_OK(fitting.status());
-      std::vector<std::string> step = program_of(fitting.value(), declared, false);
+      auto bound_scheme = BoundScheme::make(
+          of_step, choose(of_step, {&declared[0], &declared[1]}), services.registry,
+          {.world = 4, .owners_per_host = 2, .forward_waits = true});
+      ASSERT_OK(bound_scheme.status());
+      std::vector<std::string> step = program_of(bound_scheme.value(), declared, false);
       EXPECT_EQ(std::count(step.begin(), step.end(), "echo"), 0);
       EXPECT_EQ(std::count(step.begin(), step.end(), "ask"), route == "flat" ? 1 : 0);
       std::erase(step, "ask");
       std::replace(step.begin(), step.end(), std::string("exchange"), std::string("echo"));
-      EXPECT_EQ(program_of(fitting.value(), declared, true), step);
+      EXPECT_EQ(program_of(bound_scheme.value(), declared, true), step);
     });
   }
 }

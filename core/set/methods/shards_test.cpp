@@ -112,7 +112,7 @@ TEST(Shards, ThatAreNotWholeOrRefuseAreAnErrorOnEveryRankAndTheSetGoesOn) {
     });
   };
   refuses(kTopK, {run.shards[0]}, Code::mismatch, "shard 0 of 1");
-  refuses(kTopK, {run.shards[1], run.shards[0]}, Code::mismatch, "in their order");
+  refuses(kTopK, {run.shards[1], run.shards[0]}, Code::mismatch, "in rank order");
   refuses(kTopK, {run.shards[0], later.shards[1]}, Code::mismatch, "of one step");
   refuses(kTopK, {run.shards[0], "short"}, Code::invalid_argument, "shard 1");
   const std::string ef21 = scheme_text("compressor = \"topk\"\nmemory = \"ef21\"");

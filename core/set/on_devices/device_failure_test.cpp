@@ -69,7 +69,7 @@ TEST(DeviceFailure, MemoryStreamsOrEventsThatAreNotGivenLeaveNothingBehind) {
     const SimulatedDevices devices;
     simulated::fail_call(call, uint64_t(nth), 2);
     expect_refused(
-        {"the mirrors in host memory of 2 gradients of set 'model', the first is "
+        {"the staging buffers in host memory of 2 gradients of set 'model', the first is "
          "'weight': cuda:0",
          "(error 2)"});
   }
@@ -123,14 +123,15 @@ TEST(DeviceFailure, OfACallInTheMiddleOfAStepEndsTheRunOnEveryRank) {
 }
 
 // The device is lost: what it may still use stays.
-TEST(DeviceFailure, OfACopyInTheMiddleOfAStepAbandonsTheMirrors) {
+TEST(DeviceFailure, OfACopyInTheMiddleOfAStepAbandonsTheStagingBuffers) {
   for (const uint64_t nth : {1, 6, 23}) {
     simulated::reset();
     simulated::fail_work(simulated::Call::kCopy, nth, 719);
     ::testing::internal::CaptureStderr();
     expect_run_to_end();
     const std::string log = ::testing::internal::GetCapturedStderr();
-    EXPECT_TRUE(contains(log, "the mirrors of set 'model' are abandoned, not freed: cuda:")) << log;
+    EXPECT_TRUE(contains(log, "the staging buffers of set 'model' are abandoned, not freed: cuda:"))
+        << log;
     for (const auto& report : simulated::reports()) ADD_FAILURE() << report.sentence;
   }
   simulated::reset();

@@ -1,6 +1,6 @@
 // Gradients on devices whose payloads go from device to device, over the simulated NCCL: results
-// and what is kept are those of the CPU, nothing of them crosses the bus, and several sets share
-// one order.
+// and memories' states equal the CPU's, no payload crosses the bus, and several sets share one
+// order.
 
 #include "core/set/on_devices/resident_testing.hpp"
 
@@ -155,8 +155,8 @@ TEST(DirectMessages, OfSeveralSetsHaveOneOrderOnEveryRank) {
   }
 }
 
-// On an ordered collective header, host messages and turn of a bucket have one order too.
-TEST(DirectMessages, MixWithMirrorsAndTheCpuInABucketOnAnOrderedCollective) {
+// On an ordered collective header, host messages and ticket of a bucket have one order too.
+TEST(DirectMessages, MixWithStagingBuffersAndTheCpuInABucketOnAnOrderedCollective) {
   for (const bool ordered : {true, false})
     for (const ResidentMethod& method : {kMethods[0], kMethods[1]}) {
       Script script = resident_script(method, 3);

@@ -1,5 +1,5 @@
-// Gradients of 16 bits that are worked on on a device: widened there where a plugin wants float32,
-// and as they are where they are sent as they are. Results and what is kept are the CPU's.
+// Device-resident gradients of 16 bits: widened on the device if a plugin wants float32, and
+// unchanged if they are sent uncompressed. Results and memories' states equal the CPU's.
 
 #include "core/set/on_devices/resident_testing.hpp"
 
@@ -121,7 +121,7 @@ std::string reason_of(const std::string& scheme, uint32_t dtype) {
 TEST(PlainHalves, AreStagedWhereNothingAddsThemUpOnDevices) {
   const ResidentMethod method{"plain", kNothingKept, 0, "none-simulated", ""};
   EXPECT_EQ(reason_of(resident_scheme(method), PENSTOCK_FLOAT16),
-            "it is sent as it is, and so as a whole, and no transport.device is named");
+            "it is sent uncompressed and whole, and no transport.device is named");
   EXPECT_EQ(reason_of(resident_scheme(method, kOverNccl), PENSTOCK_FLOAT16), "");
 }
 

@@ -12,18 +12,18 @@ using namespace testing;  // all of resident_testing.hpp
 
 constexpr uint32_t kSize = 2;
 
-struct Way {
+struct Path {
   const char* name;
   ResidentMethod method;
   std::string tables;
 };
 
 // Printed by gtest.
-void PrintTo(const Way& way, std::ostream* out) {
+void PrintTo(const Path& way, std::ostream* out) {
   *out << way.name;
 }
 
-const Way kWays[] = {
+const Path kWays[] = {
     {"through_mirrors", {"", "memory = \"residual\"\nscheduler = \"wfbp\"", 0, "topk", ""}, ""},
     {"payloads_through_host_memory", {"", kOneByOne}, ""},
     {"from_device_to_device", {"", kOneByOne}, kOverNccl},
@@ -38,12 +38,12 @@ const Way kWays[] = {
      ""},
 };
 
-class Orders : public ::testing::TestWithParam<Way> {};
+class Orders : public ::testing::TestWithParam<Path> {};
 INSTANTIATE_TEST_SUITE_P(Ways, Orders, ::testing::ValuesIn(kWays),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(Orders, OfStreamsDoNotShow) {
-  const Way& way = GetParam();
+  const Path& way = GetParam();
   const bool is_staged = way.method.compressor == std::string("topk");
   Script script = resident_script(way.method, kSize);
   script.shapes = {{"first", {24, 16}}, {"bias", {24}}, {"last", {330}}};

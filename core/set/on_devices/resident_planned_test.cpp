@@ -1,6 +1,5 @@
-// Schedulers that plan by measured costs, and gradients that are worked on on devices: what calls
-// take there, by the clock that the simulated device pretends, and what exchanges from device to
-// device take.
+// Schedulers that plan by measured costs, with device-resident gradients: the times of calls on the
+// device, by the clock of the simulated device, and the times of exchanges from device to device.
 
 #include "core/set/on_devices/resident_testing.hpp"
 #include "core/set/witness_testing.hpp"
@@ -114,7 +113,7 @@ double line_of(const Figures& figures, uint32_t pattern, uint64_t bytes_from, co
   return found == figures.end() ? -1 : found->second[0];
 }
 
-// A pretended host's link of 2 ms a message and 20 ns a byte: over it go a header and a turn, and
+// A pretended host's link of 2 ms a message and 20 ns a byte: over it go a header and a ticket, and
 // no payload. A machine that does something else meanwhile only adds to a time.
 constexpr const char* kSlowHost = "[collective.loopback]\nlatency_us = 2000\nus_per_byte = 0.02\n";
 

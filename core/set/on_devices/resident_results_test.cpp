@@ -1,5 +1,5 @@
-// Gradients that are worked on on their device: results and what is kept have the bits of the same
-// gradients on the CPU, in every kind of step, however late the device works.
+// Device-resident gradients: results and memories' states have the bits that the gradients have on
+// the CPU, in every kind of step, however late the device works.
 
 #include "core/set/on_devices/resident_testing.hpp"
 
@@ -51,7 +51,7 @@ TEST(Residents, ALossScaleGivesTheBitsOfTheCpu) {
 
 // Three places in one set, and in one bucket: on a device, on the CPU, and staged, being float64
 // or on another device than the one that the set works on.
-TEST(Residents, MixWithTheCpuAndWithMirrors) {
+TEST(Residents, MixWithTheCpuAndWithStagingBuffers) {
   for (const ResidentMethod& method : {kResidentMethods[0], kResidentMethods[1]}) {
     Script script = resident_script(method, 3, kDoublesAsTheyAre);
     script.shapes[2].dtype = PENSTOCK_FLOAT64;

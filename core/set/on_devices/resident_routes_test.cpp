@@ -97,8 +97,8 @@ TEST(InHostsOnly, AlternatingFactorsStayNearTheCpu) {
   expect_alike(got, expected);
 }
 
-// On an ordered collective header, host messages and turn of each leg have one order too.
-TEST(InHostsOnly, MirrorsAndTheCpuShareBuckets) {
+// On an ordered collective header, host messages and ticket of each leg have one order too.
+TEST(InHostsOnly, StagingBuffersAndTheCpuShareBuckets) {
   for (const bool ordered : {true, false}) {
     Script script = script_of(kMethods[0], kTwoByTwo);
     script.shapes[2].dtype = PENSTOCK_FLOAT16;  // staged
@@ -210,20 +210,19 @@ TEST(InHostsOnly, WhereNothingIsAddedOnDevicesTheReportSaysWhy) {
       "[scheme]\ncompressor = \"none-simulated\"\nmemory = \"none\"\n"
       "scheduler = \"fusion\"\n";
   const std::string in_hosts = own + "route = \"hierarchical\"\n";
-  constexpr const char* kOnHost = "the ranks of a host add it in host memory, for ";
+  constexpr const char* kOnHost = "the ranks of a host add it in host memory, because ";
   EXPECT_EQ(reason_in(scheme("hierarchical"), ""),
             std::string(kOnHost) + "no transport.device is named");
   EXPECT_EQ(reason_in(scheme("flat", kOverNcclInHosts), in_hosts),
             std::string(kOnHost) +
-                "transport.device = \"nccl-simulated\" connects all ranks, as "
-                "the run's own scheme.route is not \"hierarchical\"");
+                "transport.device = \"nccl-simulated\" connects all ranks, because the run's own "
+                "scheme.route is not \"hierarchical\"");
   EXPECT_EQ(reason_in(scheme("hierarchical", kOverNcclInHosts), "", {0, 1, 2}),
             std::string(kOnHost) + "sets of some ranks have no transport.device");
   EXPECT_EQ(reason_in(scheme("hierarchical", kOverNcclInHosts), own), "");
   EXPECT_EQ(reason_in(scheme("hierarchical", kOverNcclInHosts), plain),
-            "it is sent as it is, and so as a whole, and transport.device = \"nccl-simulated\" "
-            "connects the ranks of each host alone, as the run's own scheme.route is "
-            "\"hierarchical\"");
+            "it is sent uncompressed and whole, and transport.device = \"nccl-simulated\" connects "
+            "only the ranks of each host, because the run's own scheme.route is \"hierarchical\"");
 }
 
 // It measures at creation what messages take, those of the first host's devices too, and plans

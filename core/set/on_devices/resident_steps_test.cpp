@@ -1,5 +1,4 @@
-// A step of gradients that are worked on on their device: what it costs, what is told of them, and
-// what goes wrong.
+// A step of device-resident gradients: its cost, the reports about it, and its failures.
 
 #include "core/set/on_devices/resident_testing.hpp"
 
@@ -149,7 +148,7 @@ TEST(Residents, ANormOfAllRanksBringsOneNumberOfEachGradientToTheHost) {
   EXPECT_EQ(cost.to_device, pair_bytes(30000) * (kRanks - 1) * rank_steps);
 }
 
-// Backward runs on while what it has left behind is sent: it reaches the last parameter first.
+// Backward goes on while finished gradients are sent: it reaches the last parameter first.
 TEST(Residents, AreWorkedOnWhileALaterOneIsStillComputed) {
   const SimulatedDevices devices;
   with_device_ranks(1, resident_scheme(kResidentMethods[0].keys), [&](Runtime& runtime, uint32_t) {
@@ -234,7 +233,7 @@ TEST(Residents, WhatHasNoWayOnADeviceIsStagedForAReason) {
             "memory \"dgc\" was built for the CPU only");
   EXPECT_EQ(reason_under(resident_scheme(residual + "\nroute = \"shard\"")), "");
   EXPECT_EQ(reason_under(resident_scheme(residual + "\nroute = \"hierarchical\"")),
-            "the ranks of a host add it in host memory, for no transport.device is named");
+            "the ranks of a host add it in host memory, because no transport.device is named");
   EXPECT_EQ(
       reason_under(resident_scheme(residual + "\nroute = \"shard\"\nowner_memory = \"residual\"")),
       "memory \"residual\" was built for the CPU only");
@@ -311,7 +310,7 @@ TEST(Residents, AKernelThatFailsLosesTheDeviceAndWhatLiesThereIsAbandoned) {
     expect_run_to_end();
     const std::string log = ::testing::internal::GetCapturedStderr();
     EXPECT_TRUE(contains(log,
-                         "mirrors, messages and states on the device of set 'model' are "
+                         "staging buffers, messages and states on the device of set 'model' are "
                          "abandoned, not freed: cuda:"))
         << log;
     for (const auto& report : simulated::reports()) ADD_FAILURE() << report.sentence;

@@ -1,5 +1,5 @@
-// For tests of gradients that are worked on on their device: top-k by the plugins' simulated
-// kernels, which lie in a folder of their own.
+// For tests of device-resident gradients: top-k with the plugins' simulated kernels, which lie in a
+// folder of their own.
 #pragma once
 
 #include "core/set/on_devices/device_testing.hpp"

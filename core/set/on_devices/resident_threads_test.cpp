@@ -14,19 +14,19 @@ using namespace testing;  // all of resident_testing.hpp
 
 const std::string kOverNcclOnTheSecond = std::string(kOverNccl) + "device = 1\n";
 
-struct Way {
+struct Path {
   const char* name;
   std::string scheme;
 };
-void PrintTo(const Way& way, std::ostream* out) {
+void PrintTo(const Path& way, std::ostream* out) {
   *out << way.name;
 }
 const ResidentMethod kTopk{"topk", kWithResidual};
-const Way kWays[] = {{"through_host_memory", scheme_text("scheduler = \"wfbp\"")},
-                     {"payloads_through_host_memory", resident_scheme(kTopk)},
-                     {"from_device_to_device", resident_scheme(kTopk, kOverNcclOnTheSecond)}};
+const Path kWays[] = {{"through_host_memory", scheme_text("scheduler = \"wfbp\"")},
+                      {"payloads_through_host_memory", resident_scheme(kTopk)},
+                      {"from_device_to_device", resident_scheme(kTopk, kOverNcclOnTheSecond)}};
 
-class DeviceThreads : public ::testing::TestWithParam<Way> {};
+class DeviceThreads : public ::testing::TestWithParam<Path> {};
 INSTANTIATE_TEST_SUITE_P(Ways, DeviceThreads, ::testing::ValuesIn(kWays),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -31,7 +31,7 @@ class CarriesAlone : public ::testing::Test {
     return {first, first + carry.bytes() / sizeof(float)};
   }
   SetContext set;
-  Works::Gradients gradients;
+  CompiledPlan::Gradients gradients;
   Carries carries{set, gradients};
 };
 
@@ -84,8 +84,8 @@ TEST_F(CarriesAlone, OfTwoRanksAreAddedUpForTheOneThatLoads) {
   EXPECT_EQ(carry_of(0), (std::vector<float>{11, 22}));
   EXPECT_EQ(carries.names(), "a\n");
   EXPECT_EQ(said,
-            "left to add by a switch: 1 gradients, taken over, their sum over ranks is what it "
-            "was\n");
+            "left to add by a switch: 1 gradients, taken over, their sum over ranks did not "
+            "change\n");
 }
 
 TEST_F(CarriesAlone, ARankThatHasNoShareStillHasOneOfZeros) {

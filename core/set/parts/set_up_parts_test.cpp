@@ -91,7 +91,7 @@ TEST(Declaration, WhatIsWrongWithItIsSaidByName) {
   });
 }
 
-TEST(Fits, MakesAFittingForEachStageAndKnowsWhatItSends) {
+TEST(Fits, MakesABoundSchemeForEachStageAndKnowsWhatItSends) {
   with_ranks(1, kScheme, [](Runtime& runtime, uint32_t) {
     const Services services = runtime.services();
     SetContext set;
@@ -103,9 +103,9 @@ TEST(Fits, MakesAFittingForEachStageAndKnowsWhatItSends) {
     Result<std::vector<SchemeStage>> stages = fits.all_stages();
     ASSERT_OK(stages.status());
     ASSERT_EQ(stages->size(), 1u);
-    EXPECT_EQ(stages->front().fitting->options(0).front().compressor->name(), "none");
+    EXPECT_EQ(stages->front().bound_scheme->options(0).front().compressor->name(), "none");
     EXPECT_EQ(fits.traffic_of(*stages).front().gradient_bytes, 16);
-    ASSERT_OK(fits.check(*stages->front().fitting).status());
+    ASSERT_OK(fits.check(*stages->front().bound_scheme).status());
   });
 }
 
@@ -126,7 +126,7 @@ TEST(Residence, OfGradientsOnTheCpuThereIsNothingToMoveAndNothingToWaitFor) {
     int calls = 0;
     ASSERT_OK(residence.run_on_states([&] { return ++calls, Status(); }));
     EXPECT_EQ(calls, 1);
-    EXPECT_FALSE(residence.abandons_works_at_end());
+    EXPECT_FALSE(residence.abandons_compiled_plan_at_end());
   });
 }
 

@@ -20,7 +20,7 @@ class StepParts : public ::testing::Test {
           std::make_unique<Gradient>(DeclaredGradient(name, gradients.size(), {2})));
   }
   SetContext set;
-  Works::Gradients gradients;
+  CompiledPlan::Gradients gradients;
   Rates rates{set, gradients};
 };
 

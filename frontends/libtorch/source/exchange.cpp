@@ -47,7 +47,7 @@ Exchange::Exchange(::torch::optim::Optimizer& optimizer, const NamedTensors& nam
   }
   check_hook_places();  // before the others are met
   told_momentum_ = options_.momentum.value_or(has_momentum(optimizer));
-  std::uint32_t flags = PENSTOCK_SET_TELLS_OUTCOME;
+  std::uint32_t flags = PENSTOCK_SET_REPORTS_OUTCOME;
   if (told_momentum_) flags |= PENSTOCK_SET_OPTIMIZER_MOMENTUM;
   if (options_.sum) flags |= PENSTOCK_SET_SUM;
   if (options_.deferred) flags |= PENSTOCK_SET_DEFERRED_UPDATE;

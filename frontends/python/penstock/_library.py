@@ -87,7 +87,7 @@ def find_library() -> Path:
         if why := refusal(real):
             raise ImportError(
                 f"penstock: PENSTOCK_LIBRARY is {named}, which is not loaded, because {why}: "
-                "others could replace code that you run; mend it (chmod go-w, chown) or name "
+                "others could replace code that you run; fix it (chmod go-w, chown) or name "
                 "another"
             )
         return real

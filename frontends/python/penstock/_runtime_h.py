@@ -8,7 +8,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char, c_double, c_int32, c_int64, c_uin
 from penstock._structures import Sized, Text
 
 ABI_MAJOR = 0
-ABI_MINOR = 11
+ABI_MINOR = 12
 OK = 0
 INVALID_ARGUMENT = 1
 FAILED_PRECONDITION = 2
@@ -85,7 +85,7 @@ COLLECTIVE_SAME_BITS = 8
 COLLECTIVE_RANK_ORDER = 16
 COLLECTIVE_MAY_REFUSE = 32
 COLLECTIVE_PROCESS_GLOBAL = 128
-COLLECTIVE_IS_TOLD = 256
+COLLECTIVE_IS_NOTIFIED = 256
 COLLECTIVE_TAKES_FINISHED = 512
 MESSAGE_EXACT_COUNTS = 1
 PENDING = 0
@@ -110,7 +110,7 @@ NO_RANK = 4294967295
 SET_OPTIMIZER_MOMENTUM = 1
 SET_DEFERRED_UPDATE = 2
 SET_GIVEN_BUCKETS = 4
-SET_TELLS_OUTCOME = 8
+SET_REPORTS_OUTCOME = 8
 SET_SUM = 16
 SET_RESULT_AT_OWNER = 32
 PHASE_IDLE = 0
@@ -179,8 +179,8 @@ class RuntimeOptions(Sized):
         ("config_path", Str),
         ("config_text", Str),
         ("frontend", Str),
-        ("lent_collective", c_void_p),
-        ("lent_instance", c_void_p),
+        ("borrowed_collective", c_void_p),
+        ("borrowed_instance", c_void_p),
         ("introduction", POINTER(Introduction)),
     ]
 

@@ -1,7 +1,7 @@
 """Starts a script of tests/ranks on several ranks under mpirun, with a deadline.
 
 With TEST_FRONTEND_OVER=ucx under torchrun, where ranks meet without MPI and the transport is ucx;
-with TEST_FRONTEND_OVER=lent there over a process group of torch's.
+with TEST_FRONTEND_OVER=borrowed there over a process group of torch's.
 
 Ranks are warm pythons (warm_python.py), and so is torchrun itself, unless real ones are asked for.
 """
@@ -27,7 +27,7 @@ MPIRUN = (
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone")
 OVER = os.environ.get("TEST_FRONTEND_OVER", "mpi")
-OVER_UCX = OVER in ("ucx", "lent")  # under torchrun
+OVER_UCX = OVER in ("ucx", "borrowed")  # under torchrun
 
 # Starts ranks by variables alone, and lets survivors speak, as neither torchrun nor mpirun does.
 ALONE = (sys.executable, str(HERE.parents[2] / "tests/transports/run_ranks.py"))
@@ -60,7 +60,7 @@ def run_ranks(
     all are killed and the return code is 124.
 
     options: further ones for mpirun. module: what runs the script (python -m), if not python.
-    over: mpi under mpirun; ucx or lent under torchrun. starter: a launcher instead of these.
+    over: mpi under mpirun; ucx or borrowed under torchrun. starter: a launcher instead of these.
     real: with an interpreter that has to import torch, as users have.
     """
     if shutil.which("mpirun") is None:
@@ -73,8 +73,8 @@ def run_ranks(
     python = sys.executable if real else warm_python.executable()
     runner = [] if module is None else ["-m", module]
     program = [*runner, str(HERE / "ranks" / script), *arguments]
-    if over == "lent":
-        program = [str(HERE / "ranks" / "over_lent.py"), script, *arguments]
+    if over == "borrowed":
+        program = [str(HERE / "ranks" / "over_borrowed.py"), script, *arguments]
     command = [*MPIRUN, *options, "-np", str(ranks), python, *program]
     if over != "mpi":
         environment["PYTHON_EXEC"] = python  # what torchrun starts
@@ -84,9 +84,9 @@ def run_ranks(
     # A short path, for Open MPI keeps sockets there.
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="ps") as scratch:
         environment["TMPDIR"] = scratch
-        if over == "lent":
-            chosen = Path(scratch) / "lent.toml"
-            chosen.write_text('[scheme]\ncollective = "lent"\n', encoding="utf-8")
+        if over == "borrowed":
+            chosen = Path(scratch) / "borrowed.toml"
+            chosen.write_text('[scheme]\ncollective = "borrowed"\n', encoding="utf-8")
             environment["PENSTOCK_RUN_CONFIG"] = str(chosen)
         process = subprocess.Popen(
             command,

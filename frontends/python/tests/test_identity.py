@@ -45,7 +45,7 @@ def finish(process):
 # ---- launchers ----
 
 
-@pytest.mark.parametrize("how", ["init", "late", "lent"])
+@pytest.mark.parametrize("how", ["init", "late", "borrowed"])
 def test_ranks_of_spawn_are_those_of_the_group(how):
     output = run(sys.executable, SCRIPTS / "spawned.py", how)
     assert f"{how}: rank 0 of 2 is right" in output and f"{how}: rank 1 of 2 is right" in output
@@ -75,7 +75,7 @@ def test_ranks_of_plain_mpirun_need_no_variables_of_torch():
 def test_the_group_counts_where_the_launcher_says_otherwise_and_rank_0_says_so_once():
     output = run(sys.executable, SCRIPTS / "spawned.py", "init", HOROVOD_RANK="2", HOROVOD_SIZE="3")
     assert "init: rank 1 of 2 is right" in output
-    said = [line for line in output.splitlines() if "the group counts" in line]
+    said = [line for line in output.splitlines() if "the ranks of the group are used" in line]
     assert len(said) == 1 and "HOROVOD_SIZE=3" in said[0], output
 
 
@@ -85,7 +85,7 @@ def test_ranks_that_meet_over_torchs_store_wait_as_long_as_the_file_says_and_nam
     warned = [line for line in output.splitlines() if line.startswith("penstock warning: rank 0 has waited")]
     assert 1 <= len(warned) <= 4 and "for rank 1 of torchrun to come" in warned[0], output
     assert "waited 1 s for rank 1 of torchrun to come to hvd.init()" in output, output
-    assert "raise runtime.meeting_timeout_s" in output, output
+    assert "raise runtime.rendezvous_timeout_s" in output, output
 
 
 def test_mpis_own_world_that_is_not_the_groups_is_refused_with_both_numbers(tmp_path):
@@ -113,7 +113,7 @@ def test_without_the_transport_of_its_launcher_the_group_is_borrowed_and_the_rem
     output = run(warm(), *TORCHRUN, SCRIPTS / "says.py", "conf/ef-sign.toml", **variables)
     said = [line for line in output.splitlines() if "messages go over torch's default group" in line]
     assert len(said) == 1 and "collective-ucx.so was not built" in said[0], output
-    assert "transport lent" in output
+    assert "transport borrowed" in output
 
 
 # ---- what rank 0 says ----

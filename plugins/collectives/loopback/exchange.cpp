@@ -1,4 +1,4 @@
-// See exchange.hpp: how messages meet. What is done with a complete meeting is in transfer.cpp.
+// See exchange.hpp: how messages meet. What is done with a complete rendezvous is in transfer.cpp.
 #include "exchange.hpp"
 
 #include "transfer.hpp"
@@ -12,15 +12,15 @@ namespace penstock::loopback {
 
 namespace {
 
-// Meetings kept for reuse. Below this a tag finds a meeting that had the same tag before, with
+// Rendezvous kept for reuse. Below this a tag finds a rendezvous that had the same tag before, with
 // buffers of the right size.
-constexpr size_t kMostSpareMeetings = 4096;
+constexpr size_t kMostSpareRendezvous = 4096;
 
 bool is_pair(uint32_t pattern) {
   return pattern == PENSTOCK_SEND || pattern == PENSTOCK_RECEIVE;
 }
 
-// Bytes that a message brings to its meeting.
+// Bytes that a message brings to its rendezvous.
 uint64_t bytes_brought(const Ticket& ticket) {
   const penstock_message& message = ticket.message;
   const bool nothing = message.pattern == PENSTOCK_RECEIVE || message.pattern == PENSTOCK_BARRIER ||
@@ -44,9 +44,9 @@ std::string Exchange::name_of(uint32_t rank) const {
   return sdk::text("rank ", rank, " (rank ", members_[rank], " of the world)");
 }
 
-uint32_t Exchange::member_of(const Meeting& meeting, uint32_t part) const {
-  if (meeting.key.from == Meeting::kAll) return part;
-  return part == 0 ? meeting.key.from : meeting.key.to;
+uint32_t Exchange::member_of(const Rendezvous& rendezvous, uint32_t part) const {
+  if (rendezvous.key.from == Rendezvous::kAll) return part;
+  return part == 0 ? rendezvous.key.from : rendezvous.key.to;
 }
 
 void Exchange::refuse_if_aborted(const penstock_message& message) const {
@@ -54,30 +54,30 @@ void Exchange::refuse_if_aborted(const penstock_message& message) const {
     throw sdk::message_error(PENSTOCK_ABORTED, message, "the channel was aborted by ", aborted_by_);
 }
 
-Meeting& Exchange::meet(const Meeting::Key& key, uint32_t n_parts) {
-  for (const auto& meeting : active_)
-    if (meeting->key == key) return *meeting;
+Rendezvous& Exchange::meet(const Rendezvous::Key& key, uint32_t n_parts) {
+  for (const auto& rendezvous : active_)
+    if (rendezvous->key == key) return *rendezvous;
   const auto same_tag = [&](const auto& spare) {
     return spare->key.tag == key.tag && spare->key.from == key.from && spare->key.to == key.to;
   };
   auto found = std::find_if(spare_.begin(), spare_.end(), same_tag);
-  if (found == spare_.end() && spare_.size() >= kMostSpareMeetings) found = spare_.begin();
+  if (found == spare_.end() && spare_.size() >= kMostSpareRendezvous) found = spare_.begin();
   if (found == spare_.end()) {
-    active_.push_back(std::make_unique<Meeting>());
+    active_.push_back(std::make_unique<Rendezvous>());
   } else {
     active_.push_back(std::move(*found));
     spare_.erase(found);
   }
-  Meeting& meeting = *active_.back();
-  meeting.key = key;
-  meeting.parts.resize(n_parts);
-  return meeting;
+  Rendezvous& rendezvous = *active_.back();
+  rendezvous.key = key;
+  rendezvous.parts.resize(n_parts);
+  return rendezvous;
 }
 
 void Exchange::submit(Ticket& ticket) {
   const penstock_message& message = ticket.message;
   const uint32_t pattern = message.pattern;
-  Meeting::Key key{message.tag, Meeting::kAll, Meeting::kAll, 0};
+  Rendezvous::Key key{message.tag, Rendezvous::kAll, Rendezvous::kAll, 0};
   ticket.part = ticket.rank;
   if (is_pair(pattern)) {
     key.from = pattern == PENSTOCK_SEND ? ticket.rank : message.peer;
@@ -89,20 +89,20 @@ void Exchange::submit(Ticket& ticket) {
     std::lock_guard lock(mutex_);
     refuse_if_aborted(message);
     key.turn = turns_[{is_pair(pattern) ? ticket.part : ticket.rank, key.tag, key.from, key.to}]++;
-    ticket.meeting = &meet(key, is_pair(pattern) ? 2 : size());
-    part = &ticket.meeting->parts[ticket.part];
+    ticket.rendezvous = &meet(key, is_pair(pattern) ? 2 : size());
+    part = &ticket.rendezvous->parts[ticket.part];
   }
   // Copied outside the lock: until it has arrived nobody else looks at this part.
   const uint64_t bytes = bytes_brought(ticket);
   part->bytes.resize(bytes);
   if (bytes != 0) std::memcpy(part->bytes.data(), message.send, bytes);
   std::lock_guard lock(mutex_);
-  arrive(*ticket.meeting, ticket);
+  arrive(*ticket.rendezvous, ticket);
 }
 
-void Exchange::arrive(Meeting& meeting, const Ticket& ticket) {
+void Exchange::arrive(Rendezvous& rendezvous, const Ticket& ticket) {
   const penstock_message& message = ticket.message;
-  Part& part = meeting.parts[ticket.part];
+  Part& part = rendezvous.parts[ticket.part];
   part.pattern = message.pattern;
   part.reduction = message.reduction;
   part.dtype = message.dtype;
@@ -114,35 +114,35 @@ void Exchange::arrive(Meeting& meeting, const Ticket& ticket) {
   if (message.pattern == PENSTOCK_REDUCE_SCATTER)
     part.counts.assign(message.receive_counts, message.receive_counts + size());
   part.arrived = true;
-  if (++meeting.n_arrived != meeting.parts.size()) return;
-  check_parts(meeting);
-  if (meeting.disagreement.empty() && sdk::is_reduction(message.pattern))
-    prepare_reduction(meeting);
-  if (delay_.any()) take_link(meeting);
+  if (++rendezvous.n_arrived != rendezvous.parts.size()) return;
+  check_parts(rendezvous);
+  if (rendezvous.disagreement.empty() && sdk::is_reduction(message.pattern))
+    prepare_reduction(rendezvous);
+  if (delay_.any()) take_link(rendezvous);
 }
 
 // The last one has come: the message goes behind those that are on the link.
-void Exchange::take_link(Meeting& meeting) {
+void Exchange::take_link(Rendezvous& rendezvous) {
   using Clock = std::chrono::steady_clock;
   uint64_t bytes = 0;
-  for (const Part& part : meeting.parts)
+  for (const Part& part : rendezvous.parts)
     if (part.pattern != PENSTOCK_BARRIER && part.pattern != PENSTOCK_RECEIVE)
       bytes = std::max(bytes, part.count * sdk::dtype_bytes(part.dtype));
   const std::chrono::duration<double, std::micro> takes(delay_.latency_us +
                                                         delay_.us_per_byte * double(bytes));
-  meeting.over = link_free_ =
+  rendezvous.over = link_free_ =
       std::max(link_free_, Clock::now()) + std::chrono::duration_cast<Clock::duration>(takes);
 }
 
 // Parts that cannot belong together: every member gets the same error.
-void Exchange::check_parts(Meeting& meeting) const {
-  if (meeting.key.from != Meeting::kAll) return;  // the receiver compares
-  const Part& first = meeting.parts[0];
+void Exchange::check_parts(Rendezvous& rendezvous) const {
+  if (rendezvous.key.from != Rendezvous::kAll) return;  // the receiver compares
+  const Part& first = rendezvous.parts[0];
   for (uint32_t r = 1; r < size(); ++r) {
-    const Part& part = meeting.parts[r];
+    const Part& part = rendezvous.parts[r];
     const auto differ = [&](const char* what, const auto& mine, const auto& theirs) {
-      meeting.disagreement = sdk::text("ranks disagree on the ", what, ": rank 0 has ", mine,
-                                       ", rank ", r, " has ", theirs);
+      rendezvous.disagreement = sdk::text("ranks disagree on the ", what, ": rank 0 has ", mine,
+                                          ", rank ", r, " has ", theirs);
     };
     if (part.pattern != first.pattern)
       return differ("pattern", sdk::pattern_name(first.pattern), sdk::pattern_name(part.pattern));
@@ -164,13 +164,13 @@ void Exchange::check_parts(Meeting& meeting) const {
 // True when all parts that the ticket needs have arrived and fit together.
 bool Exchange::gathered(const Ticket& ticket) {
   const penstock_message& message = ticket.message;
-  const Meeting& meeting = *ticket.meeting;
+  const Rendezvous& rendezvous = *ticket.rendezvous;
   std::lock_guard lock(mutex_);
   refuse_if_aborted(message);
   std::string missing;
-  for (uint32_t p = 0; p < meeting.parts.size(); ++p) {
-    const uint32_t member = member_of(meeting, p);
-    if (meeting.parts[p].arrived) continue;
+  for (uint32_t p = 0; p < rendezvous.parts.size(); ++p) {
+    const uint32_t member = member_of(rendezvous, p);
+    if (rendezvous.parts[p].arrived) continue;
     if (left_[member])
       throw sdk::message_error(PENSTOCK_PEER_FAILED, message, name_of(member),
                                " left before its part came");
@@ -178,9 +178,9 @@ bool Exchange::gathered(const Ticket& ticket) {
       missing += (missing.empty() ? "" : ", ") + std::to_string(member);
   }
   if (missing.empty()) {
-    if (!meeting.disagreement.empty())
-      throw sdk::message_error(PENSTOCK_MISMATCH, message, meeting.disagreement);
-    return !delay_.any() || std::chrono::steady_clock::now() >= meeting.over;
+    if (!rendezvous.disagreement.empty())
+      throw sdk::message_error(PENSTOCK_MISMATCH, message, rendezvous.disagreement);
+    return !delay_.any() || std::chrono::steady_clock::now() >= rendezvous.over;
   }
   const auto waited = std::chrono::steady_clock::now() - ticket.submitted;
   if (message.deadline_us != 0 && waited > std::chrono::microseconds(message.deadline_us))
@@ -196,24 +196,24 @@ bool Exchange::progress(Ticket& ticket) {
 
 void Exchange::release(Ticket& ticket) {
   std::lock_guard lock(mutex_);
-  ticket.meeting->parts[ticket.part].released = true;
-  recycle_finished(*ticket.meeting);
+  ticket.rendezvous->parts[ticket.part].released = true;
+  recycle_finished(*ticket.rendezvous);
 }
 
-// A meeting is over when nobody will look at it again.
-void Exchange::recycle_finished(Meeting& meeting) {
-  for (uint32_t p = 0; p < meeting.parts.size(); ++p) {
-    const Part& part = meeting.parts[p];
-    if (!part.released && (part.arrived || !left_[member_of(meeting, p)])) return;
+// A rendezvous is over when nobody will look at it again.
+void Exchange::recycle_finished(Rendezvous& rendezvous) {
+  for (uint32_t p = 0; p < rendezvous.parts.size(); ++p) {
+    const Part& part = rendezvous.parts[p];
+    if (!part.released && (part.arrived || !left_[member_of(rendezvous, p)])) return;
   }
   const auto found = std::find_if(active_.begin(), active_.end(),
-                                  [&](const auto& active) { return active.get() == &meeting; });
-  for (Part& part : meeting.parts) part.arrived = part.released = false;
-  meeting.n_arrived = 0;
-  meeting.disagreement.clear();
-  meeting.n_segments = 0;
-  meeting.next_segment = 0;
-  meeting.n_reduced = 0;
+                                  [&](const auto& active) { return active.get() == &rendezvous; });
+  for (Part& part : rendezvous.parts) part.arrived = part.released = false;
+  rendezvous.n_arrived = 0;
+  rendezvous.disagreement.clear();
+  rendezvous.n_segments = 0;
+  rendezvous.next_segment = 0;
+  rendezvous.n_reduced = 0;
   spare_.push_back(std::move(*found));
   active_.erase(found);
 }

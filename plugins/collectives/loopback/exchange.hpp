@@ -1,7 +1,7 @@
 // What the members of one group share: messages on their way.
 //
 // A message is copied when it is submitted and never changes afterwards, so that a rank may end,
-// abort or free its buffers at any moment without anybody reading freed memory. A meeting is one
+// abort or free its buffers at any moment without anybody reading freed memory. A rendezvous is one
 // message of the group (or one send with its receive): the members whose tag is the same, for the
 // n-th time. Reductions are cut into segments that whoever polls first computes, each once, always
 // in ascending rank order; the result has the same bits for everybody.
@@ -41,7 +41,7 @@ struct Delay {
   bool any() const { return latency_us > 0 || us_per_byte > 0; }
 };
 
-// What one member brought to a meeting. Constant once `arrived`, until the meeting is over.
+// What one member brought to a rendezvous. Constant once `arrived`, until the rendezvous is over.
 struct Part {
   bool arrived = false;
   bool released = false;
@@ -54,7 +54,7 @@ struct Part {
   Buffer bytes;
 };
 
-struct Meeting {
+struct Rendezvous {
   // Members are 0 .. size - 1 of the group; in a send with its receive 0 is the sender, 1 the
   // receiver.
   struct Key {
@@ -85,7 +85,7 @@ struct Ticket {
   void* channel = nullptr;  // whose ticket it is
   uint32_t rank = 0;        // of the group
   uint32_t part = 0;
-  Meeting* meeting = nullptr;
+  Rendezvous* rendezvous = nullptr;
   std::chrono::steady_clock::time_point submitted;
   bool done = false;
   uint32_t from = 0;    // all-gather, all-to-all: whose elements are being copied
@@ -99,7 +99,7 @@ class Exchange {
   const std::vector<uint32_t>& members() const { return members_; }
   uint32_t size() const { return static_cast<uint32_t>(members_.size()); }
 
-  // Copies what the message sends and finds its meeting. Throws when the group was aborted.
+  // Copies what the message sends and finds its rendezvous. Throws when the group was aborted.
   void submit(Ticket& ticket);
   // A bounded step; true at the end. Throws when the message cannot be completed any more.
   bool progress(Ticket& ticket);
@@ -119,26 +119,26 @@ class Exchange {
     auto operator<=>(const Sequence&) const = default;
   };
 
-  Meeting& meet(const Meeting::Key& key, uint32_t n_parts);
-  void arrive(Meeting& meeting, const Ticket& ticket);
-  void check_parts(Meeting& meeting) const;
-  void take_link(Meeting& meeting);
+  Rendezvous& meet(const Rendezvous::Key& key, uint32_t n_parts);
+  void arrive(Rendezvous& rendezvous, const Ticket& ticket);
+  void check_parts(Rendezvous& rendezvous) const;
+  void take_link(Rendezvous& rendezvous);
   bool gathered(const Ticket& ticket);
   void refuse_if_aborted(const penstock_message& message) const;
-  void recycle_finished(Meeting& meeting);
-  uint32_t member_of(const Meeting& meeting, uint32_t part) const;
+  void recycle_finished(Rendezvous& rendezvous);
+  uint32_t member_of(const Rendezvous& rendezvous, uint32_t part) const;
   std::string name_of(uint32_t rank) const;
 
   const std::vector<uint32_t> members_;
   const Delay delay_;
-  std::mutex mutex_;  // guards all that follows, but not the bytes of complete meetings
+  std::mutex mutex_;  // guards all that follows, but not the bytes of complete rendezvous
   std::chrono::steady_clock::time_point link_free_;  // of the pretended link
   std::vector<bool> left_;
   uint32_t n_left_ = 0;
   std::string aborted_by_;
   std::map<Sequence, uint64_t> turns_;
-  std::vector<std::unique_ptr<Meeting>> active_;
-  std::vector<std::unique_ptr<Meeting>> spare_;
+  std::vector<std::unique_ptr<Rendezvous>> active_;
+  std::vector<std::unique_ptr<Rendezvous>> spare_;
 };
 
 }  // namespace penstock::loopback

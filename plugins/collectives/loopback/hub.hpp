@@ -1,4 +1,4 @@
-// The meeting point of a run's ranks, which are threads of one process.
+// The rendezvous point of a run's ranks, which are threads of one process.
 #pragma once
 
 #include "exchange.hpp"

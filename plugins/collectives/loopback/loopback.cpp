@@ -48,7 +48,7 @@ class Loopback {
   static inline const sdk::OptionList options{
       sdk::string_option("hub", "default")
           .rank_local()
-          .summary("name of the meeting point; ranks of one run use the same"),
+          .summary("name of the rendezvous point; ranks of one run use the same"),
       sdk::integer_option("rank", 0)
           .rank_local()
           .at_least(0)

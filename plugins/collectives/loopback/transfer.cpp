@@ -22,33 +22,33 @@ bool copy_step(Ticket& ticket, const char* from, char* to, uint64_t bytes) {
   return ticket.copied == bytes;
 }
 
-bool reduce_step(Meeting& meeting) {
-  const uint64_t segment = meeting.next_segment.fetch_add(1);
-  if (segment < meeting.n_segments) {
-    const Part& facts = meeting.parts[0];
+bool reduce_step(Rendezvous& rendezvous) {
+  const uint64_t segment = rendezvous.next_segment.fetch_add(1);
+  if (segment < rendezvous.n_segments) {
+    const Part& facts = rendezvous.parts[0];
     const uint64_t first = segment * kSegment;
     const uint64_t n = std::min(kSegment, facts.count - first);
-    if (!kernels::reduce_in_order(facts.dtype, facts.reduction, meeting.sources.data(),
-                                  meeting.sources.size(), meeting.result.data(), n, first))
+    if (!kernels::reduce_in_order(facts.dtype, facts.reduction, rendezvous.sources.data(),
+                                  rendezvous.sources.size(), rendezvous.result.data(), n, first))
       throw sdk::internal("dtype ", facts.dtype, " was checked but cannot be reduced");
-    meeting.n_reduced.fetch_add(1);
+    rendezvous.n_reduced.fetch_add(1);
   }
-  return meeting.n_reduced.load() == meeting.n_segments;
+  return rendezvous.n_reduced.load() == rendezvous.n_segments;
 }
 
 bool transfer_reduction(Ticket& ticket) {
-  Meeting& meeting = *ticket.meeting;
-  if (!reduce_step(meeting)) return false;
+  Rendezvous& rendezvous = *ticket.rendezvous;
+  if (!reduce_step(rendezvous)) return false;
   const penstock_message& message = ticket.message;
   const uint64_t width = sdk::dtype_bytes(message.dtype);
   uint64_t first = 0;
   uint64_t count = message.count;
   if (message.pattern == PENSTOCK_REDUCE_SCATTER) {
-    const Part& part = meeting.parts[ticket.part];
+    const Part& part = rendezvous.parts[ticket.part];
     first = sdk::sum_of(part.counts.data(), ticket.rank);
     count = part.counts[ticket.rank];
   }
-  return copy_step(ticket, meeting.result.data() + first * width,
+  return copy_step(ticket, rendezvous.result.data() + first * width,
                    static_cast<char*>(message.receive), count * width);
 }
 
@@ -58,7 +58,7 @@ bool transfer_gather(Ticket& ticket, uint32_t size) {
   const bool exact = (message.flags & PENSTOCK_MESSAGE_EXACT_COUNTS) != 0;
   const uint64_t width = sdk::dtype_bytes(message.dtype);
   for (; ticket.from < size; ++ticket.from, ticket.copied = 0) {
-    Part& part = ticket.meeting->parts[ticket.from];
+    Part& part = ticket.rendezvous->parts[ticket.from];
     const bool to_all = message.pattern == PENSTOCK_ALL_GATHER;
     const uint64_t first = to_all ? 0 : sdk::sum_of(part.counts.data(), ticket.rank);
     const uint64_t count = to_all ? part.count : part.counts[ticket.rank];
@@ -76,7 +76,7 @@ bool transfer_gather(Ticket& ticket, uint32_t size) {
 
 bool transfer_receive(Ticket& ticket) {
   const penstock_message& message = ticket.message;
-  Part& sent = ticket.meeting->parts[0];
+  Part& sent = ticket.rendezvous->parts[0];
   const bool exact = (message.flags & PENSTOCK_MESSAGE_EXACT_COUNTS) != 0;
   if (sent.dtype != message.dtype)
     throw sdk::message_error(PENSTOCK_MISMATCH, message, "rank ", message.peer, " sent dtype ",
@@ -94,12 +94,12 @@ bool transfer_receive(Ticket& ticket) {
 
 }  // namespace
 
-void prepare_reduction(Meeting& meeting) {
-  const Part& facts = meeting.parts[0];
-  meeting.n_segments = (facts.count + kSegment - 1) / kSegment;
-  meeting.result.resize(facts.count * sdk::dtype_bytes(facts.dtype));
-  meeting.sources.clear();
-  for (Part& part : meeting.parts) meeting.sources.push_back(part.bytes.data());
+void prepare_reduction(Rendezvous& rendezvous) {
+  const Part& facts = rendezvous.parts[0];
+  rendezvous.n_segments = (facts.count + kSegment - 1) / kSegment;
+  rendezvous.result.resize(facts.count * sdk::dtype_bytes(facts.dtype));
+  rendezvous.sources.clear();
+  for (Part& part : rendezvous.parts) rendezvous.sources.push_back(part.bytes.data());
 }
 
 bool transfer(Ticket& ticket, uint32_t size) {
@@ -113,7 +113,7 @@ bool transfer(Ticket& ticket, uint32_t size) {
       return transfer_gather(ticket, size);
     case PENSTOCK_BROADCAST: {
       if (message.receive == nullptr) return true;
-      Part& root = ticket.meeting->parts[message.peer];
+      Part& root = ticket.rendezvous->parts[message.peer];
       return copy_step(ticket, root.bytes.data(), static_cast<char*>(message.receive),
                        root.count * sdk::dtype_bytes(root.dtype));
     }

@@ -1,4 +1,5 @@
-// What is done with a meeting whose parts have all arrived: segments are reduced, elements copied.
+// What is done with a rendezvous whose parts have all arrived: segments are reduced, elements
+// copied.
 #pragma once
 
 #include "exchange.hpp"
@@ -6,10 +7,10 @@
 namespace penstock::loopback {
 
 // Called once, before any member calls transfer: cuts the reduction into segments.
-void prepare_reduction(Meeting& meeting);
+void prepare_reduction(Rendezvous& rendezvous);
 
-// One bounded step of what `ticket` wants from its meeting in a group of `size`; true at the end.
-// Throws when what the others sent does not fit what this member expects.
+// One bounded step of what `ticket` wants from its rendezvous in a group of `size`; true at the
+// end. Throws when what the others sent does not fit what this member expects.
 bool transfer(Ticket& ticket, uint32_t size);
 
 }  // namespace penstock::loopback

@@ -126,7 +126,7 @@ void Library::leave(bool aborted) {
   // After an abort it could wait for others.
   int finalised = 0;
   MPI_Finalized(&finalised);
-  if (!aborted && finalised == 0 && meeting_ != MPI_COMM_NULL) MPI_Comm_free(&meeting_);
+  if (!aborted && finalised == 0 && rendezvous_ != MPI_COMM_NULL) MPI_Comm_free(&rendezvous_);
   may_finalise = !aborted;
   in_use = false;
 }
@@ -176,7 +176,7 @@ std::vector<uint32_t> Library::hosts(uint64_t timeout_us) {
     (void)meeting.release();
     throw;
   }
-  meeting_ = *meeting;
+  rendezvous_ = *meeting;
   const std::vector<char>& names = *given_up;
   std::vector<uint32_t> hosts(size_);
   uint32_t n_hosts = 0;
@@ -200,8 +200,8 @@ void Library::meet(const std::vector<int>& members, uint32_t place, int tag,
     const int to = members[(place + distance) % n];
     const int from = members[(place + n - distance) % n];
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    check(MPI_Irecv(nullptr, 0, MPI_BYTE, from, tag, meeting_, &requests[0]), "MPI_Irecv");
-    check(MPI_Isend(nullptr, 0, MPI_BYTE, to, tag, meeting_, &requests[1]), "MPI_Isend");
+    check(MPI_Irecv(nullptr, 0, MPI_BYTE, from, tag, rendezvous_, &requests[0]), "MPI_Irecv");
+    check(MPI_Isend(nullptr, 0, MPI_BYTE, to, tag, rendezvous_, &requests[1]), "MPI_Isend");
     for (int done = 0; done == 0; std::this_thread::yield()) {
       check(MPI_Testall(2, requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall");
       if (done != 0 || Clock::now() <= end) continue;

@@ -50,7 +50,7 @@ class Library {
   uint32_t size_ = 1;
   bool joined_ = true;
   // A world of our own for `meet`: what others in this process receive there never matches.
-  MPI_Comm meeting_ = MPI_COMM_NULL;
+  MPI_Comm rendezvous_ = MPI_COMM_NULL;
 };
 
 }  // namespace penstock::mpi

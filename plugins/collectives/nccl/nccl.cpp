@@ -55,7 +55,7 @@ class Nccl {
     traits.device_types = uint64_t(1) << PENSTOCK_DEVICE_CUDA;
     traits.abort_bound_us = 1'000'000;
     traits.flags = PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_ORDERED |
-                   PENSTOCK_COLLECTIVE_SAME_BITS | PENSTOCK_COLLECTIVE_IS_TOLD;
+                   PENSTOCK_COLLECTIVE_SAME_BITS | PENSTOCK_COLLECTIVE_IS_NOTIFIED;
     traits.max_in_flight = 0;
   }
 

@@ -54,7 +54,7 @@ class Ucx : public collectives::OverWire {
   void describe(penstock_collective_traits& traits) const {
     collectives::describe(traits);
     device_memory_.describe(traits);
-    traits.flags |= PENSTOCK_COLLECTIVE_IS_TOLD;
+    traits.flags |= PENSTOCK_COLLECTIVE_IS_NOTIFIED;
   }
 
   // Rank, size and hosts are told and stay as they are.

@@ -64,9 +64,10 @@ TEST(Ucx, IsToldWhoThereIsAndPromisesRankOrder) {
   penstock_collective_traits traits{};
   traits.struct_size = sizeof traits;
   PENSTOCK_EXPECT_OK(ucx.instance.table().describe(ucx.instance.self(), &traits));
-  EXPECT_EQ(traits.flags, uint32_t{PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_SAME_BITS |
-                                   PENSTOCK_COLLECTIVE_RANK_ORDER | PENSTOCK_COLLECTIVE_IS_TOLD |
-                                   PENSTOCK_COLLECTIVE_TAKES_FINISHED});
+  EXPECT_EQ(traits.flags,
+            uint32_t{PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_SAME_BITS |
+                     PENSTOCK_COLLECTIVE_RANK_ORDER | PENSTOCK_COLLECTIVE_IS_NOTIFIED |
+                     PENSTOCK_COLLECTIVE_TAKES_FINISHED});
 }
 
 // The UCX of these tests may be one that does.

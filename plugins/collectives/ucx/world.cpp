@@ -26,7 +26,7 @@ using collectives::put;
 constexpr uint64_t kPartingUs = 2'000'000;
 constexpr std::chrono::milliseconds kBetweenLooks{20};
 constexpr std::chrono::milliseconds kClosing{500};  // an endpoint, which waits for nobody
-// Meetings of the whole world beside those of channels, which have numbers of their own.
+// RendezvousTable of the whole world beside those of channels, which have numbers of their own.
 constexpr uint64_t kConnected = UINT64_MAX;
 constexpr uint64_t kForgotten = UINT64_MAX - 1;
 constexpr uint64_t kParting = UINT64_MAX - 2;

@@ -1,11 +1,12 @@
-// Picks compressors and buckets by trial: candidates are measured, the ways that the model favours
-// are run beside dense, and the one whose steps were shortest stays. Ours; what a scheduler may
-// choose among follows Espresso (Wang et al., EuroSys 2023) and HiPress (Bai et al., SOSP 2021).
+// Picks compressors and buckets by trial: candidates are measured, the assignments that the model
+// favours are run beside dense, and the one whose steps were shortest stays. Ours; what a scheduler
+// may choose among follows Espresso (Wang et al., EuroSys 2023) and HiPress (Bai et al., SOSP
+// 2021).
 #include <planning/choosing.hpp>
 #include <utility>
 
+#include "assignments.hpp"
 #include "trials.hpp"
-#include "ways.hpp"
 
 namespace sdk = penstock::sdk;
 namespace planning = penstock::planning;
@@ -21,18 +22,19 @@ class Auto {
       sdk::integer_option("most_trials", 3)
           .at_least(1)
           .at_most(16)
-          .unit("ways")
-          .summary("most ways that are tried beside dense"),
+          .unit("assignments")
+          .summary("most assignments that are tried beside dense"),
       sdk::real_option("slack", 0.02)
           .at_least(0)
           .at_most(1)
           .unit("fraction")
-          .summary("a way that is slower than dense was by more than this is compared again"),
+          .summary(
+              "an assignment that is slower than dense was by more than this is compared again"),
       sdk::integer_option("profile_steps", 5)
           .at_least(1)
           .at_most(1000000)
           .unit("steps")
-          .summary("steps in a look; three looks try a way")};
+          .summary("steps in a look; three looks try an assignment")};
 
   explicit Auto(const sdk::Options& values)
       : dense_(values.string("dense")),
@@ -62,7 +64,7 @@ class Auto {
     const bool is_another = identity_of(model) != identity_;
     if (is_another) trials_.forget();
     if (!std::exchange(is_asked_, false) || is_another) begin_round(model);
-    planning::Plan plan = ways_[trials_.way()].plan;
+    planning::Plan plan = assignments_[trials_.assignment()].plan;
     plan.explanation = table();
     planning::write(plan, sink);
   }
@@ -70,7 +72,7 @@ class Auto {
   uint32_t observe(const penstock_measurement& measurement) {
     if (stage_ == Stage::rests || measurement.step < profile_steps_) return PENSTOCK_KEEP_PLAN;
     if (stage_ == Stage::measures) return PENSTOCK_MAKE_NEW_PLAN;
-    const automatic::Next next = trials_.look(measurement.step_us);
+    const automatic::Next next = trials_.observe(measurement.step_us);
     is_asked_ = next == automatic::Next::plan;
     return next == automatic::Next::keep ? PENSTOCK_KEEP_PLAN : PENSTOCK_MAKE_NEW_PLAN;
   }
@@ -78,17 +80,18 @@ class Auto {
  private:
   enum class Stage {
     measures,  // candidates that have not run
-    tries,     // ways, or keeps the one that it settled on
+    tries,     // assignments, or keeps the one that it settled on
     rests      // there is nothing to choose
   };
 
   void begin_round(const penstock_model& model) {
     stage_ = Stage::tries;
     identity_ = identity_of(model);
-    ways_ = automatic::ways_of(model, dense_, most_trials_);
-    std::vector<automatic::Foretold> foretold;
-    for (const automatic::Way& way : ways_) foretold.push_back({way.name, way.step_us});
-    trials_.begin(foretold);
+    assignments_ = automatic::assignments_of(model, dense_, most_trials_);
+    std::vector<automatic::Predicted> predicted;
+    for (const automatic::Assignment& assignment : assignments_)
+      predicted.push_back({assignment.name, assignment.step_us});
+    trials_.begin(predicted);
   }
 
   // What a plan must fit, which times are no part of: plans of one round hold for equal ones.
@@ -104,19 +107,19 @@ class Auto {
 
   std::vector<std::string> table() const {
     std::vector<std::string> lines;
-    for (size_t i = 0; i < ways_.size(); ++i) {
+    for (size_t i = 0; i < assignments_.size(); ++i) {
       const double measured = trials_.measured_us(i);
-      lines.push_back(sdk::text("auto: ", ways_[i].name, ": ", ways_[i].plan.buckets.size(),
-                                " buckets, forecast ", ways_[i].step_us,
-                                " us from the start of backward, ",
+      lines.push_back(sdk::text("auto: ", assignments_[i].name, ": ",
+                                assignments_[i].plan.buckets.size(), " buckets, forecast ",
+                                assignments_[i].step_us, " us from the start of backward, ",
                                 measured < 0 ? std::string("not measured")
                                              : sdk::text("measured ", measured, " us a step"),
-                                i != trials_.way()     ? ""
-                                : trials_.is_settled() ? "; chosen"
-                                                       : "; on trial"));
+                                i != trials_.assignment() ? ""
+                                : trials_.is_settled()    ? "; chosen"
+                                                          : "; on trial"));
     }
-    if (ways_.size() == 1)
-      lines.emplace_back("auto: no other way is forecast to be shorter, so none is tried");
+    if (assignments_.size() == 1)
+      lines.emplace_back("auto: no other assignment is forecast to be shorter, so none is tried");
     return lines;
   }
 
@@ -124,9 +127,9 @@ class Auto {
   uint64_t most_trials_;
   uint64_t profile_steps_;
   Stage stage_ = Stage::measures;
-  bool is_asked_ = false;           // for a plan of the way that trials_ now names
-  std::vector<uint64_t> identity_;  // of the model that ways were made for
-  std::vector<automatic::Way> ways_;
+  bool is_asked_ = false;           // for a plan of the assignment that trials_ now names
+  std::vector<uint64_t> identity_;  // of the model that assignments were made for
+  std::vector<automatic::Assignment> assignments_;
   automatic::Trials trials_;
 };
 

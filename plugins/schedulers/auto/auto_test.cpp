@@ -128,7 +128,7 @@ planning::Plan all_dense() {
   return Training(model_with(1e-6)).in_force();
 }
 
-TEST(Auto, BeginsWithWhatIsForetoldToBeShortest) {
+TEST(Auto, BeginsWithWhatIsPredictedToBeShortest) {
   const auto entries = model_with(0.1);
   const Training run(entries);
   EXPECT_LT(Training::step_of(run.in_force(), entries),
@@ -152,7 +152,7 @@ TEST(Auto, StaysDenseOnAFastNetworkAndTriesNothing) {
     EXPECT_EQ(choices_of(run.in_force()), (std::map<uint32_t, int>{{2, 16}}));
     run.train(entries, 1);
   }
-  EXPECT_NE(run.said().find("no other way is forecast to be shorter, so none is tried"),
+  EXPECT_NE(run.said().find("no other assignment is forecast to be shorter, so none is tried"),
             std::string::npos)
       << run.said();
 }
@@ -225,7 +225,7 @@ TEST(Auto, RefusesADenseThatIsNoCandidate) {
       "dense is \"fp16\", but the candidates of gradient 'g0' are \"topk\", \"signs\", \"none\""));
 }
 
-TEST(Auto, SaysOfEveryWayWhatWasForetoldAndMeasured) {
+TEST(Auto, SaysOfEveryWayWhatWasPredictedAndMeasured) {
   Training run(model_with(0.1));
   EXPECT_NE(run.said().find("auto: all 'none': "), std::string::npos) << run.said();
   EXPECT_NE(run.said().find("not measured; on trial"), std::string::npos) << run.said();

@@ -1,5 +1,5 @@
-// Which of several ways is in force: each is tried for a while, the one whose steps were shortest
-// stays, and is compared again from time to time, ever more seldom.
+// Which of several assignments is in force: each is tried for a while, the one whose steps were
+// shortest stays, and is compared again from time to time, ever more seldom.
 #pragma once
 
 #include <penstock/scheduler.h>
@@ -18,42 +18,44 @@ namespace automatic {
 
 enum class Next {
   keep,        // the plan in force
-  plan,        // the way that way() now names
-  begin_again  // all ways, from times as they are now measured
+  plan,        // the assignment that assignment() now names
+  begin_again  // all assignments, from times as they are now measured
 };
 
 // A way, and what the model takes a step with it for.
-struct Foretold {
+struct Predicted {
   std::string name;
   double step_us;
 };
 
-// Way 0 is dense; the others come as they are foretold, the shortest first. A look is the mean step
-// over some steps; the first under a new plan is not counted, for buffers are made in it, unless
-// the way is hopeless: kHopeless times as long as another. Such a way is not tried again before a
-// look at it would cost little beside what has passed since, or the way in force has become
-// shorter, as it does on a faster network. All functions are [plan]. Not thread-safe.
+// Assignment 0 is dense; the others come as they are predicted, the shortest first. A look is the
+// mean step over some steps; the first under a new plan is not counted, for buffers are made in it,
+// unless the assignment is hopeless: kHopeless times as long as another. Such an assignment is not
+// tried again before a look at it would cost little beside what has passed since, or the assignment
+// in force has become shorter, as it does on a faster network. All functions are [plan]. Not
+// thread-safe.
 class Trials {
  public:
-  static constexpr uint64_t kLooks = 2;      // that count, for each way
-  static constexpr uint64_t kSlowLooks = 3;  // in a row, before what is in force is doubted
-  static constexpr double kShorter = 0.8;    // of what was measured: the network is another one
-  static constexpr double kHopeless = 4;     // times the shortest: more than making buffers costs
-  static constexpr double kLittle = 0.05;    // of the time since, for a look at a hopeless way
+  static constexpr uint64_t kObservations = 2;      // that count, for each assignment
+  static constexpr uint64_t kSlowObservations = 3;  // in a row, before what is in force is doubted
+  static constexpr double kShorter = 0.8;  // of what was measured: the network is another one
+  static constexpr double kHopeless = 4;   // times the shortest: more than making buffers costs
+  static constexpr double kLittle = 0.05;  // of the time since, for a look at a hopeless way
   static constexpr uint64_t kFirstPatience = 16, kMostPatience = 4096;  // looks
 
-  // `slack`: the share of a step by which a way may be slower than dense was, before it is doubted.
+  // `slack`: the share of a step by which an assignment may be slower than dense was, before it is
+  // doubted.
   explicit Trials(double slack) : slack_(slack) {}
 
-  // A new round over these ways, one at least.
-  void begin(const std::vector<Foretold>& ways) {
+  // A new round over these assignments, one at least.
+  void begin(const std::vector<Predicted>& assignments) {
     const bool is_first_round = settled_.empty();
     names_.clear();
-    for (const Foretold& way : ways) names_.push_back(way.name);
+    for (const Predicted& assignment : assignments) names_.push_back(assignment.name);
     measured_us_.assign(names_.size(), -1);
     is_settled_ = false;
-    list_to_try(ways);
-    // What is foretold to be shortest tells whether dense is hopeless; later that is known, and
+    list_to_try(assignments);
+    // What is predicted to be shortest tells whether dense is hopeless; later that is known, and
     // dense comes first, for it may be what a round was begun for.
     if (is_first_round) std::rotate(to_try_.begin(), to_try_.end() - 1, to_try_.end());
     try_next();
@@ -66,13 +68,13 @@ class Trials {
     last_us_ = 0;
   }
 
-  size_t way() const { return way_; }
+  size_t assignment() const { return way_; }
   bool is_settled() const { return is_settled_; }
   // Negative where it was not tried.
-  double measured_us(size_t way) const { return measured_us_[way]; }
+  double measured_us(size_t assignment) const { return measured_us_[assignment]; }
 
   // A look at steps of `step_us`. What is no time is no look.
-  Next look(double step_us) {
+  Next observe(double step_us) {
     if (!std::isfinite(step_us) || step_us <= 0) return Next::keep;
     for (auto& [name, tried] : tried_) tried.since_us += step_us;
     if (is_first_) {
@@ -89,15 +91,17 @@ class Trials {
   };
 
   // All but hopeless ones, dense last in the list and so the first to be tried.
-  void list_to_try(const std::vector<Foretold>& ways) {
-    double shortest = ways.front().step_us;
-    for (const Foretold& way : ways) shortest = std::min(shortest, way.step_us);
+  void list_to_try(const std::vector<Predicted>& assignments) {
+    double shortest = assignments.front().step_us;
+    for (const Predicted& assignment : assignments)
+      shortest = std::min(shortest, assignment.step_us);
     to_try_.clear();
-    for (size_t way = ways.size(); way-- > 0;)
-      if (ways[way].step_us > kHopeless * shortest && is_hopeless(ways[way].name))
-        measured_us_[way] = tried_[ways[way].name].measured_us;
+    for (size_t assignment = assignments.size(); assignment-- > 0;)
+      if (assignments[assignment].step_us > kHopeless * shortest &&
+          is_hopeless(assignments[assignment].name))
+        measured_us_[assignment] = tried_[assignments[assignment].name].measured_us;
       else
-        to_try_.push_back(way);
+        to_try_.push_back(assignment);
     if (to_try_.empty()) to_try_.push_back(0);
   }
   // As it was measured last, beside what is in force.
@@ -119,20 +123,20 @@ class Trials {
     go_to(to_try_.back());
     to_try_.pop_back();
   }
-  void go_to(size_t way) {
-    way_ = way;
+  void go_to(size_t assignment) {
+    way_ = assignment;
     is_first_ = true;
-    n_looks_ = n_slow_ = n_shorter_ = 0;
+    n_observations_ = n_slow_ = n_shorter_ = 0;
     sum_us_ = 0;
   }
 
   Next try_on(double step_us) {
     sum_us_ += step_us;
-    if (++n_looks_ < kLooks) return Next::keep;
-    return take(sum_us_ / static_cast<double>(kLooks));
+    if (++n_observations_ < kObservations) return Next::keep;
+    return take(sum_us_ / static_cast<double>(kObservations));
   }
 
-  // As what the way on trial was measured to take; on to the next one.
+  // As what the assignment on trial was measured to take; on to the next one.
   Next take(double measured_us) {
     measured_us_[way_] = measured_us;
     tried_[names_[way_]] = {measured_us, 0};
@@ -158,9 +162,9 @@ class Trials {
     const bool is_shorter = step_us < kShorter * measured_us_[way_];
     n_slow_ = is_slow ? n_slow_ + 1 : 0;
     n_shorter_ = is_shorter ? n_shorter_ + 1 : 0;
-    if (n_shorter_ == kSlowLooks) tried_.clear();
-    const bool doubts = n_slow_ == kSlowLooks || n_shorter_ == kSlowLooks;
-    return doubts || ++n_looks_ >= patience_ ? Next::begin_again : Next::keep;
+    if (n_shorter_ == kSlowObservations) tried_.clear();
+    const bool doubts = n_slow_ == kSlowObservations || n_shorter_ == kSlowObservations;
+    return doubts || ++n_observations_ >= patience_ ? Next::begin_again : Next::keep;
   }
 
   double slack_;
@@ -171,10 +175,10 @@ class Trials {
   size_t way_ = 0;
   bool is_settled_ = false;
   bool is_first_ = true;  // of the plan in force
-  uint64_t n_looks_ = 0, n_slow_ = 0, n_shorter_ = 0;
+  uint64_t n_observations_ = 0, n_slow_ = 0, n_shorter_ = 0;
   double sum_us_ = 0;
-  double last_us_ = 0;   // a step of the way that stayed
-  std::string settled_;  // the way on which the round before settled
+  double last_us_ = 0;   // a step of the assignment that stayed
+  std::string settled_;  // the assignment on which the round before settled
   uint64_t patience_ = kFirstPatience;
 };
 

@@ -1,4 +1,4 @@
-// Trials of ways whose true step times are known: what is tried, what stays, and when all is
+// Trials of assignments whose true step times are known: what is tried, what stays, and when all is
 // compared again.
 #include "trials.hpp"
 
@@ -11,53 +11,53 @@
 namespace automatic::trials_test {
 namespace {
 
-// A network in which way w takes times[w]; `looks` looks at it. Returns the ways that were in
-// force, each look's.
-std::vector<size_t> watch(Trials& trials, const std::vector<Foretold>& foretold,
+// A network in which assignment w takes times[w]; `looks` looks at it. Returns the assignments that
+// were in force, each look's.
+std::vector<size_t> watch(Trials& trials, const std::vector<Predicted>& predicted,
                           const std::vector<double>& times, int looks, double noise = 0,
                           uint32_t seed = 1) {
   std::mt19937 random(seed);
   std::normal_distribution<double> error(0, 1);
-  std::vector<size_t> ways;
+  std::vector<size_t> assignments;
   for (int i = 0; i < looks; ++i) {
-    ways.push_back(trials.way());
-    const double step = times[trials.way()] * (1 + noise * error(random));
-    if (trials.look(step) == Next::begin_again) trials.begin(foretold);
+    assignments.push_back(trials.assignment());
+    const double step = times[trials.assignment()] * (1 + noise * error(random));
+    if (trials.observe(step) == Next::begin_again) trials.begin(predicted);
   }
-  return ways;
+  return assignments;
 }
 
-const std::vector<Foretold> kWays{{"dense", 1000}, {"topk", 50}, {"signs", 60}};
+const std::vector<Predicted> kAssignments{{"dense", 1000}, {"topk", 50}, {"signs", 60}};
 
 Trials begun(double slack = 0.02) {
   Trials trials(slack);
-  trials.begin(kWays);
+  trials.begin(kAssignments);
   return trials;
 }
 
 TEST(Trials, TryEveryWayForThreeLooksAndKeepTheShortest) {
   Trials trials = begun();
-  EXPECT_EQ(watch(trials, kWays, {100, 60, 80}, 12),
+  EXPECT_EQ(watch(trials, kAssignments, {100, 60, 80}, 12),
             (std::vector<size_t>{1, 1, 1, 2, 2, 2, 0, 0, 0, 1, 1, 1}));
   EXPECT_TRUE(trials.is_settled());
 }
 
 TEST(Trials, StayDenseWhereNothingIsShorter) {
   Trials trials = begun();
-  watch(trials, kWays, {100, 100, 101}, 9);
+  watch(trials, kAssignments, {100, 100, 101}, 9);
   EXPECT_TRUE(trials.is_settled());
-  EXPECT_EQ(trials.way(), 0u);
+  EXPECT_EQ(trials.assignment(), 0u);
 }
 
 TEST(Trials, DoNotCountTheFirstLookUnderANewPlan) {
   Trials trials = begun();
-  for (double step : {1000.0, 100.0, 100.0}) trials.look(step);
+  for (double step : {1000.0, 100.0, 100.0}) trials.observe(step);
   EXPECT_EQ(trials.measured_us(1), 100);
 }
 
 TEST(Trials, TellWhatWasMeasuredAndWhatWasNot) {
   Trials trials = begun();
-  watch(trials, kWays, {100, 60, 80}, 6);
+  watch(trials, kAssignments, {100, 60, 80}, 6);
   EXPECT_EQ(trials.measured_us(1), 60);
   EXPECT_EQ(trials.measured_us(2), 80);
   EXPECT_LT(trials.measured_us(0), 0);
@@ -66,37 +66,37 @@ TEST(Trials, TellWhatWasMeasuredAndWhatWasNot) {
 
 TEST(Trials, GoBackToDenseSoonAfterTheNetworkHasChanged) {
   Trials trials = begun();
-  watch(trials, kWays, {100, 60, 80}, 10);
-  ASSERT_EQ(trials.way(), 1u);
-  // Three slow looks, three looks at each way, and dense is in force; the next round is not due
-  // yet.
-  const std::vector<size_t> ways = watch(trials, kWays, {50, 130, 140}, 25);
+  watch(trials, kAssignments, {100, 60, 80}, 10);
+  ASSERT_EQ(trials.assignment(), 1u);
+  // Three slow looks, three looks at each assignment, and dense is in force; the next round is not
+  // due yet.
+  const std::vector<size_t> assignments = watch(trials, kAssignments, {50, 130, 140}, 25);
   size_t slow = 0;
-  for (size_t way : ways) slow += way != 0 ? 1 : 0;
-  EXPECT_LE(slow, 1 + Trials::kSlowLooks + 2 * (1 + Trials::kLooks));
-  EXPECT_EQ(trials.way(), 0u);
+  for (size_t assignment : assignments) slow += assignment != 0 ? 1 : 0;
+  EXPECT_LE(slow, 1 + Trials::kSlowObservations + 2 * (1 + Trials::kObservations));
+  EXPECT_EQ(trials.assignment(), 0u);
 }
 
 TEST(Trials, FindOutThatDenseHasBecomeShorter) {
   Trials trials = begun();
-  watch(trials, kWays, {100, 60, 80}, 10);
-  watch(trials, kWays, {40, 60, 80}, 2 * Trials::kFirstPatience);
-  EXPECT_EQ(trials.way(), 0u);
+  watch(trials, kAssignments, {100, 60, 80}, 10);
+  watch(trials, kAssignments, {40, 60, 80}, 2 * Trials::kFirstPatience);
+  EXPECT_EQ(trials.assignment(), 0u);
 }
 
 TEST(Trials, FindOutThatDenseHasBecomeLonger) {
   Trials trials = begun();
-  watch(trials, kWays, {100, 120, 130}, 10);
-  ASSERT_EQ(trials.way(), 0u);
-  watch(trials, kWays, {200, 120, 130}, 2 * Trials::kFirstPatience);
-  EXPECT_EQ(trials.way(), 1u);
+  watch(trials, kAssignments, {100, 120, 130}, 10);
+  ASSERT_EQ(trials.assignment(), 0u);
+  watch(trials, kAssignments, {200, 120, 130}, 2 * Trials::kFirstPatience);
+  EXPECT_EQ(trials.assignment(), 1u);
 }
 
 TEST(Trials, CompareEverMoreSeldomWhileTheAnswerStays) {
   Trials trials = begun();
-  const std::vector<size_t> ways = watch(trials, kWays, {100, 60, 80}, 20000);
+  const std::vector<size_t> assignments = watch(trials, kAssignments, {100, 60, 80}, 20000);
   size_t others = 0;
-  for (size_t way : ways) others += way != 1 ? 1 : 0;
+  for (size_t assignment : assignments) others += assignment != 1 ? 1 : 0;
   EXPECT_LE(others, 6u * 13) << "rounds at 16, 32, ... 4096 looks and then every 4096";
   EXPECT_GE(others, 6u * 9);
 }
@@ -104,9 +104,10 @@ TEST(Trials, CompareEverMoreSeldomWhileTheAnswerStays) {
 TEST(Trials, UnderNoiseTakeWhatIsClearlyShorterAndStayWithIt) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
     Trials trials = begun();
-    const std::vector<size_t> ways = watch(trials, kWays, {100, 70, 90}, 400, 0.03, seed);
+    const std::vector<size_t> assignments =
+        watch(trials, kAssignments, {100, 70, 90}, 400, 0.03, seed);
     size_t best = 0;
-    for (size_t way : ways) best += way == 1 ? 1 : 0;
+    for (size_t assignment : assignments) best += assignment == 1 ? 1 : 0;
     EXPECT_GE(best, 300u) << "seed " << seed;
   }
 }
@@ -115,13 +116,13 @@ TEST(Trials, TakeWhatIsNoTimeForNoLook) {
   Trials trials = begun();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (double step : {0.0, -1.0, std::nan(""), kInfinity, -kInfinity})
-    EXPECT_EQ(trials.look(step), Next::keep);
-  EXPECT_EQ(watch(trials, kWays, {100, 60, 80}, 4), (std::vector<size_t>{1, 1, 1, 2}));
+    EXPECT_EQ(trials.observe(step), Next::keep);
+  EXPECT_EQ(watch(trials, kAssignments, {100, 60, 80}, 4), (std::vector<size_t>{1, 1, 1, 2}));
 }
 
 TEST(Trials, LookOnceAtAWayThatIsHopeless) {
   Trials trials = begun();
-  EXPECT_EQ(watch(trials, kWays, {2000, 60, 80}, 10),
+  EXPECT_EQ(watch(trials, kAssignments, {2000, 60, 80}, 10),
             (std::vector<size_t>{1, 1, 1, 2, 2, 2, 0, 1, 1, 1}));
   EXPECT_EQ(trials.measured_us(0), 2000);
 }
@@ -130,9 +131,9 @@ TEST(Trials, SpendLittleOnAWayThatIsHopeless) {
   Trials trials = begun();
   const std::vector<double> times{2000, 60, 80};
   double all = 0, dense = 0;
-  for (size_t way : watch(trials, kWays, times, 20000)) {
-    all += times[way];
-    dense += way == 0 ? times[way] : 0;
+  for (size_t assignment : watch(trials, kAssignments, times, 20000)) {
+    all += times[assignment];
+    dense += assignment == 0 ? times[assignment] : 0;
   }
   EXPECT_GE(dense, 3 * times[0]) << "it is looked at again";
   EXPECT_LE(dense, times[0] + Trials::kLittle * all);
@@ -140,36 +141,37 @@ TEST(Trials, SpendLittleOnAWayThatIsHopeless) {
 
 TEST(Trials, FindOutThatAHopelessWayHasBecomeShortest) {
   Trials trials = begun();
-  watch(trials, kWays, {1000, 60, 80}, 10);
-  ASSERT_EQ(trials.way(), 1u);
-  watch(trials, kWays, {20, 60, 80}, 1000);
-  EXPECT_EQ(trials.way(), 0u);
+  watch(trials, kAssignments, {1000, 60, 80}, 10);
+  ASSERT_EQ(trials.assignment(), 1u);
+  watch(trials, kAssignments, {20, 60, 80}, 1000);
+  EXPECT_EQ(trials.assignment(), 0u);
 }
 
 TEST(Trials, LookAtAllWaysSoonAfterTheNetworkHasBecomeFaster) {
   Trials trials = begun();
-  watch(trials, kWays, {1000, 60, 80}, 10);
-  ASSERT_EQ(trials.way(), 1u);
-  // A look not counted, three shorter ones, three at each way.
-  watch(trials, kWays, {20, 40, 60}, 1 + Trials::kSlowLooks + 3 * (1 + Trials::kLooks));
-  EXPECT_EQ(trials.way(), 0u);
+  watch(trials, kAssignments, {1000, 60, 80}, 10);
+  ASSERT_EQ(trials.assignment(), 1u);
+  // A look not counted, three shorter ones, three at each assignment.
+  watch(trials, kAssignments, {20, 40, 60},
+        1 + Trials::kSlowObservations + 3 * (1 + Trials::kObservations));
+  EXPECT_EQ(trials.assignment(), 0u);
 }
 
-TEST(Trials, LookAgainAtWhatIsForetoldToHaveBecomeShort) {
+TEST(Trials, LookAgainAtWhatIsPredictedToHaveBecomeShort) {
   Trials trials = begun();
-  watch(trials, kWays, {1000, 60, 80}, 10);
-  ASSERT_EQ(trials.way(), 1u);
-  const std::vector<Foretold> faster{{"dense", 20}, {"topk", 50}, {"signs", 60}};
+  watch(trials, kAssignments, {1000, 60, 80}, 10);
+  ASSERT_EQ(trials.assignment(), 1u);
+  const std::vector<Predicted> faster{{"dense", 20}, {"topk", 50}, {"signs", 60}};
   watch(trials, faster, {20, 59, 79}, 2 * Trials::kFirstPatience);
-  EXPECT_EQ(trials.way(), 0u);
+  EXPECT_EQ(trials.assignment(), 0u);
 }
 
 TEST(Trials, DoNotTakeTheMakingOfBuffersForHopeless) {
   Trials trials = begun();
-  watch(trials, kWays, {200, 100, 120}, 7);  // the first look at dense is under way
-  ASSERT_EQ(trials.way(), 0u);
-  trials.begin(kWays);
-  for (double step : {100.0, 100.0, 100.0, 390.0, 50.0, 50.0}) trials.look(step);
+  watch(trials, kAssignments, {200, 100, 120}, 7);  // the first look at dense is under way
+  ASSERT_EQ(trials.assignment(), 0u);
+  trials.begin(kAssignments);
+  for (double step : {100.0, 100.0, 100.0, 390.0, 50.0, 50.0}) trials.observe(step);
   EXPECT_EQ(trials.measured_us(2), 50);
 }
 

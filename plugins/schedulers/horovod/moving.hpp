@@ -16,7 +16,7 @@ class Moving {
  public:
   // A ready time that moved by less than this share of backward is noise, however short a cycle.
   static constexpr double kNoise = 0.05;
-  static constexpr uint64_t kLooks = 2;  // in a row
+  static constexpr uint64_t kObservations = 2;  // in a row
 
   Moving(uint64_t profile_steps, double cycle_us, double share)
       : profile_steps_(profile_steps), cycle_us_(cycle_us), share_(share) {}
@@ -25,7 +25,7 @@ class Moving {
   void plan_made(bool measured) {
     measured_ = measured_ || measured;
     settled_us_.clear();
-    looks_apart_ = 0;
+    observations_apart_ = 0;
   }
 
   // [plan] PENSTOCK_KEEP_PLAN or PENSTOCK_MAKE_NEW_PLAN. What is no time counts as zero.
@@ -40,7 +40,7 @@ class Moving {
       ready_us[i] = penstock::planning::usable(measurement.ready_us[i]);
     if (settled_us_.size() != ready_us.size()) {
       settled_us_ = ready_us;
-      looks_apart_ = 0;
+      observations_apart_ = 0;
       return PENSTOCK_KEEP_PLAN;
     }
     const double noise =
@@ -50,8 +50,8 @@ class Moving {
       moved += std::abs(ready_us[i] - settled_us_[i]) > noise ? 1 : 0;
     const bool apart =
         moved > 0 && static_cast<double>(moved) >= share_ * static_cast<double>(ready_us.size());
-    looks_apart_ = apart ? looks_apart_ + 1 : 0;
-    return looks_apart_ < kLooks ? PENSTOCK_KEEP_PLAN : PENSTOCK_MAKE_NEW_PLAN;
+    observations_apart_ = apart ? observations_apart_ + 1 : 0;
+    return observations_apart_ < kObservations ? PENSTOCK_KEEP_PLAN : PENSTOCK_MAKE_NEW_PLAN;
   }
 
  private:
@@ -60,5 +60,5 @@ class Moving {
   double share_;
   bool measured_ = false;           // a plan from measured times was asked for, or made
   std::vector<double> settled_us_;  // at the first look at the plan in force; empty before it
-  uint64_t looks_apart_ = 0;
+  uint64_t observations_apart_ = 0;
 };

@@ -20,7 +20,7 @@ class Rgmerge : public planning::MeasuringScheduler<Rgmerge> {
       profile_steps_option("steps measured before the plan is made, and between two looks at it"),
       replan_factor_option(
           1.5, "plan again when the exposed time has left what was expected by this much"),
-      sdk::integer_option("replan_looks", 2)
+      sdk::integer_option("replan_observations", 2)
           .at_least(1)
           .at_most(1000000)
           .unit("looks")
@@ -33,7 +33,8 @@ class Rgmerge : public planning::MeasuringScheduler<Rgmerge> {
       unmeasured_count_option("gradients in a bucket as long as nothing is measured")};
 
   explicit Rgmerge(const sdk::Options& values)
-      : MeasuringScheduler(values, false, static_cast<uint64_t>(values.integer("replan_looks"))),
+      : MeasuringScheduler(values, false,
+                           static_cast<uint64_t>(values.integer("replan_observations"))),
         caution_(values.real("caution")) {}
 
   planning::Buckets planned_buckets(const penstock_model& model, uint32_t phase) const {

@@ -224,14 +224,14 @@ TEST(Rgmerge, PlansAgainWhenTheExposedTimeHasLeftWhatWasExpectedForTwoLooks) {
 }
 
 TEST(Rgmerge, AlsoWhenLessIsExposedThanExpected) {
-  Observed observed({{"replan_looks", 1}});
+  Observed observed({{"replan_observations", 1}});
   observed.plan(true);
   EXPECT_EQ(observed.look(30), kKeep);
   EXPECT_EQ(observed.look(10), kNew);
 }
 
 TEST(Rgmerge, ADifferenceBelowATwentiethOfAStepIsNoise) {
-  Observed observed({{"replan_looks", 1}});
+  Observed observed({{"replan_observations", 1}});
   observed.plan(true);
   EXPECT_EQ(observed.look(30), kKeep);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(observed.look(34), kKeep);
@@ -248,7 +248,7 @@ TEST(Rgmerge, AForecastThatStaysWrongDoesNotAskForPlansForEver) {
 }
 
 TEST(Rgmerge, AbsurdMeasurementsChangeNothing) {
-  Observed observed({{"replan_looks", 1}});
+  Observed observed({{"replan_observations", 1}});
   observed.plan(true);
   EXPECT_EQ(observed.look(30), kKeep);
   EXPECT_EQ(observed.look(std::nan("")), kNew);  // counts as nothing exposed

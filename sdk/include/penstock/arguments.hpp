@@ -1,9 +1,9 @@
-// Refusing what this plugin cannot do: a caller built against newer headers may have set a field
-// that lies behind the end of a struct as this plugin knows it.
+// Refuses requests that this plugin does not know: a caller that was built against newer headers
+// may have set a field behind the end of the struct in this plugin's headers.
 //
-// An all-zero tail means "as before". Anything else asks for something, and dropping it silently
-// would give wrong results: the call ends with UNIMPLEMENTED before the plugin's class sees it.
-// Tables (host, key-value store, plan sink) are not arguments: what is new in them may be ignored.
+// A tail of zeros asks for nothing new. Any other byte is a request, and ignoring it silently would
+// give wrong results: the call ends with UNIMPLEMENTED before the plugin's class receives it.
+// Tables (host, key-value store, plan sink) are not arguments: the plugin may ignore new members.
 #pragma once
 
 #include <penstock/memory.h>
@@ -14,7 +14,7 @@
 
 namespace penstock::sdk {
 
-// Whether every byte behind the fields we know is zero. A null argument asks for nothing.
+// Whether every byte behind the known fields is zero. A null argument asks for nothing.
 template <typename T>
 bool tail_is_zero(const T* argument) noexcept {
   if (argument == nullptr || argument->struct_size <= sizeof(T)) return true;
@@ -23,7 +23,7 @@ bool tail_is_zero(const T* argument) noexcept {
                      [](unsigned char byte) { return byte == 0; });
 }
 
-// `name`: of the struct, for the message.
+// Throws UNIMPLEMENTED unless the tail is zero. `name`: the struct's name, for the message.
 template <typename T>
 void refuse_unknown(const T* argument, const char* name) {
   if (tail_is_zero(argument)) return;
@@ -61,7 +61,7 @@ inline void check_payloads(const penstock_payload* const* payloads, uint64_t n) 
   }
 }
 
-// What a memory reads of its compressor's plan.
+// Checks the compressor's need that a memory receives in plan.
 inline void check_need(const penstock_compressor_need& need) {
   refuse_unknown(&need, "penstock_compressor_need");
   refuse_unknown(need.states, need.n_states, "penstock_state_declaration");

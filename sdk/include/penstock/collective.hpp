@@ -1,4 +1,4 @@
-// Writing a collective in C++: a class with a Channel and a Ticket of its own.
+// Writing a collective in C++: a class that declares its own types Channel and Ticket.
 //
 //   namespace sdk = penstock::sdk;
 //   class Transport {
@@ -11,13 +11,13 @@
 //     void volume(uint32_t pattern, uint32_t hosts, uint32_t ranks_per_host, uint64_t bytes,
 //                 penstock_volume& within, penstock_volume& between) const;
 //     std::unique_ptr<Channel> open(const sdk::OpenCall& call);
-//     // the ticket is pooled by the plugin and never null
+//     // the plugin owns and pools tickets; a ticket is never null
 //     Ticket* submit(Channel& channel, const penstock_message& message);
 //     bool progress(Ticket& ticket);  // true when done
 //     void release(Ticket* ticket);
 //     void abort(Channel& channel);
 //     void close(std::unique_ptr<Channel> channel);
-//     // transports; `world` comes filled, with a store, where describe says IS_TOLD
+//     // transports; `world` is filled already, with a store, if describe sets IS_NOTIFIED
 //     void join(uint64_t timeout_us, penstock_world& world);
 //     void leave(bool aborted);
 //     // composites
@@ -45,7 +45,7 @@ struct OpenCall {
   uint64_t timeout_us;
 };
 
-// What a composite needs to carry one message.
+// The needs of a composite for one message.
 class CollectiveNeed {
  public:
   StateList states;
@@ -93,8 +93,8 @@ class CollectiveTable {
   static Channel* own(penstock_channel* channel) { return reinterpret_cast<Channel*>(channel); }
   static Ticket* own(penstock_ticket* ticket) { return reinterpret_cast<Ticket*>(ticket); }
 
-  // These calls end something and return no status. What they throw is logged: the end of a channel
-  // is no reason to end the process.
+  // Runs a call that ends something and returns no status. An exception is logged, because the end
+  // of a channel is no reason to end the process.
   template <typename Body>
   static void contained(const char* call, Body&& body) noexcept {
     try {
@@ -110,7 +110,7 @@ class CollectiveTable {
       if (host() != nullptr)
         log(PENSTOCK_LOG_WARNING, "collective", text(call, " threw: ", reason));
     } catch (...) {
-      // Not even memory for a line: nobody can be told.
+      // There is no memory for a log line: the exception cannot be reported.
     }
   }
 

@@ -1,4 +1,4 @@
-// Writing a compressor in C++: a plain class; which members it has decides what the table offers.
+// Writing a compressor in C++: a plain class. Its members decide which functions the table offers.
 //
 //   namespace sdk = penstock::sdk;
 //   class Method {
@@ -19,13 +19,13 @@
 //     // with traits.folds: compensate and encode in one sweep, see fold.h
 //     void encode_folded(const sdk::Call& call, const sdk::Items& items,
 //                        sdk::PayloadWriters& payloads, const penstock_fold* const* folds);
-//     // what decode makes of a mean of such sections is the mean (mean.h)
+//     // dtypes of sections for which decode turns a mean of payloads into the mean (mean.h)
 //     static constexpr uint64_t kMeanDtypes = PENSTOCK_DTYPE_BIT(PENSTOCK_FLOAT16);
 //   };
 //   PENSTOCK_COMPRESSOR(Method, "compressor/method", "0.1.0", "one sentence", "paper");
 //
-// With decode_add, which is for methods of one round, the layer clears `out` on the first slice,
-// skips absent payloads and adds rank after rank.
+// decode_add() is for methods of one round. The layer clears `out` at the first slice of ranks,
+// skips absent payloads, and calls decode_add() for one rank after another.
 #pragma once
 
 #include <penstock/fold.h>
@@ -41,10 +41,10 @@ namespace penstock::sdk {
 
 struct PlanCall {
   uint32_t phase;
-  uint32_t world;  // ranks that will exchange payloads
+  uint32_t world;  // number of ranks that will exchange payloads
 };
 
-// The payloads of all items of a call, to be written.
+// The payloads that encode writes for all items of a call.
 class PayloadWriters {
  public:
   PayloadWriters(penstock_payload* const* payloads, uint64_t n) : payloads_(payloads), n_(n) {}
@@ -116,7 +116,7 @@ class CompressorTable {
   struct Instance {
     explicit Instance(const Options& options) : method(options) {}
     T method;
-    std::deque<CompressorNeed> needs;  // what the last plan call published
+    std::deque<CompressorNeed> needs;  // published by the last plan call
     OneAtATime one_at_a_time;
   };
 

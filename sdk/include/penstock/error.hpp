@@ -1,7 +1,8 @@
-// Errors and the host, for plugins written in C++. Compiled into the plugin; never part of the ABI.
+// Errors and the host, for plugins written in C++. This code is compiled into the plugin; it is no
+// part of the ABI.
 //
-// Plugin code throws Error; the trampolines of this SDK are noexcept and turn every exception into
-// a status made by the host, so nothing is ever thrown across the boundary.
+// Plugin code throws Error. The trampolines of this SDK are noexcept and turn every exception into
+// a status that the host makes, so that no exception crosses the boundary.
 #pragma once
 
 #include <penstock/host.h>
@@ -17,7 +18,7 @@
 
 namespace penstock::sdk {
 
-// What went wrong: thing, value, expectation and remedy in one lower-case sentence.
+// A failure. The message gives thing, value, expectation and remedy in one lower-case sentence.
 class Error : public std::runtime_error {
  public:
   Error(uint32_t code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -27,7 +28,7 @@ class Error : public std::runtime_error {
   uint32_t code_;
 };
 
-// Joins its arguments to one text, as a stream would print them.
+// Joins its arguments to one text, in the form in which a stream prints them.
 template <typename... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream stream;
@@ -63,12 +64,13 @@ inline penstock_str str(std::string_view text) {
   return {text.data(), text.size()};
 }
 
-// One per plugin file. Atomic: two runtimes of a process may load the file at the same time.
+// The pointer to the host; each plugin file has its own. It is atomic because two runtimes of one
+// process may load the file concurrently.
 inline std::atomic<const penstock_host*>& host_slot() {
   static std::atomic<const penstock_host*> slot{nullptr};
   return slot;
 }
-// The host that loaded this plugin: set by load, before any instance exists.
+// The host that loaded this plugin. load() sets it before any instance exists.
 inline const penstock_host* host() {
   return host_slot().load(std::memory_order_acquire);
 }
@@ -77,7 +79,8 @@ inline penstock_status* make_status(uint32_t code, std::string_view message) noe
   return host()->status_new(host()->context, code, str(message));
 }
 
-// Takes over a status from the host or another plugin: throws what it says, or returns.
+// Takes ownership of a status from the host or another plugin, and throws its error. Null means
+// success.
 inline void check(penstock_status* status) {
   if (status == nullptr) return;
   const uint32_t code = host()->status_code(host()->context, status);
@@ -86,8 +89,8 @@ inline void check(penstock_status* status) {
   throw Error(code, message);
 }
 
-// Runs `body` and turns whatever it throws into a status. Every function of a table goes through
-// here.
+// Runs `body` and turns any exception into a status. Every function of a table that returns a
+// status must use it.
 template <typename Body>
 penstock_status* guarded(Body&& body) noexcept {
   try {
@@ -109,7 +112,7 @@ inline void log(uint32_t level, std::string_view component, std::string_view mes
   host()->log(host()->context, level, str(component), str(message));
 }
 
-// The code path the ranks agreed on for a family of kernels, or empty.
+// The code path on which the ranks agreed for a family of kernels, or empty.
 inline std::string_view code_path(std::string_view kernel_family) {
   if (host() == nullptr || host()->code_path == nullptr) return {};
   return view(host()->code_path(host()->context, str(kernel_family)));

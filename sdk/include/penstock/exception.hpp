@@ -1,4 +1,4 @@
-// Saying what was thrown.
+// The text of a caught exception.
 #pragma once
 
 #include <cxxabi.h>
@@ -10,8 +10,8 @@
 
 namespace penstock::sdk {
 
-// The exception that is being handled, by type and text: "std::out_of_range: vector::at". Only
-// within a catch block.
+// Type and text of the exception that is being handled: "std::out_of_range: vector::at". May only
+// be called within a catch block.
 inline std::string current_exception_text() {
   std::string type = "an exception of unknown type";
   if (const std::type_info* thrown = abi::__cxa_current_exception_type()) {

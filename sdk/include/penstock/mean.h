@@ -1,10 +1,11 @@
-/* Means of 16-bit floats: where ranks are added up, their sum is divided before it is rounded, for a mean that fits the
- * type may have a sum that does not (four times 40000 in float16).
+/* Means of 16-bit floats: the transport divides the sum over ranks before it rounds, because a mean
+ * may fit the type although the sum does not (four times 40000 in float16).
  *
- * An extension of transports and of compressors. The core asks a transport for such a mean, instead of the sum and a
- * division of its own, where the result is to be a mean, nothing is kept of what was not sent, and the payloads of a
- * compressor's only round meet in a sum of these types: if the need is LINEAR, or the compressor has the extension.
- * result_scale is then 0, as `out` has the mean once decode has written what arrived. */
+ * This is an extension of transports and of compressors. The core asks a transport for the mean,
+ * and does not divide itself, if these conditions hold: the result is a mean; unsent values do not
+ * come in a later step; the compressor has one round, with a sum of these types; its need is LINEAR
+ * or it has this extension; the transport has this extension. result_scale is then 0, because
+ * decode of the received data leaves the mean in `out`. */
 #ifndef PENSTOCK_MEAN_H
 #define PENSTOCK_MEAN_H
 
@@ -14,18 +15,21 @@
 extern "C" {
 #endif
 
-/* The id to ask penstock_collective.extension or penstock_compressor.extension for; what comes back is a penstock_mean. */
+/* The id for penstock_collective.extension and penstock_compressor.extension, which return a
+ * penstock_mean. */
 #define PENSTOCK_MEAN_EXTENSION "penstock.mean/1"
 
-/* Beside the PENSTOCK_REDUCE_* of collective.h, for transports that take it: ALL_REDUCE and REDUCE_SCATTER of the sum
- * divided by the ranks of the channel. Wherever the mean fits the type it arrives, also where the sum only fits
- * float32; where sums are formed in float32 it is rounded once, after the division. */
+/* A further reduction beside PENSTOCK_REDUCE_* of collective.h, for transports with this extension:
+ * ALL_REDUCE and REDUCE_SCATTER return the sum divided by the number of ranks of the channel. A
+ * mean that fits the type must arrive, also if the sum fits only float32. If the transport adds in
+ * float32, it rounds once, after the division. */
 enum { PENSTOCK_REDUCE_MEAN = 5 };
 
 typedef struct penstock_mean {
   uint64_t struct_size;
-  /* PENSTOCK_DTYPE_BIT of FLOAT16 and BFLOAT16. Of a transport: those of which it takes REDUCE_MEAN. Of a compressor:
-   * those of sections of which decode leaves half in `out` where every number is half as large. */
+  /* PENSTOCK_DTYPE_BIT of FLOAT16 and BFLOAT16. For a transport: the dtypes for which it supports
+   * REDUCE_MEAN. For a compressor: the dtypes of sections whose decode is proportional: if every
+   * number of the sections is halved, decode leaves half the result in `out`. */
   uint64_t dtypes;
 } penstock_mean;
 

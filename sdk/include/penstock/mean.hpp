@@ -1,4 +1,4 @@
-// What a class with kMeanDtypes answers for PENSTOCK_MEAN_EXTENSION.
+// The extension PENSTOCK_MEAN_EXTENSION of a class that declares kMeanDtypes.
 #pragma once
 
 #include <penstock/mean.h>

@@ -1,5 +1,4 @@
-// Writing a memory in C++: a plain class; the members it has decide which slots of the table are
-// filled.
+// Writing a memory in C++: a plain class. Its members decide which functions the table offers.
 //
 //   namespace sdk = penstock::sdk;
 //   class Residual {
@@ -21,10 +20,11 @@
 //   };
 //   PENSTOCK_MEMORY(Residual, "memory/residual", "0.1.0", "one sentence", "paper");
 //
-// Absent payloads never reach record and give_back. give_back comes before record, with what was
-// refused, or in place of it, with all that was sent in vain; of a step that is thrown away nobody
-// is told, for its changes of states are dropped. On a device `scalars` lies there, and `summed` in
-// host memory.
+// The layer never calls record and give_back with an absent payload. If a composite refused
+// entries, give_back receives them before record. For a void bucket record and finish are not
+// called; if work is a state, give_back receives the own payload of the last round instead. A
+// forgotten step needs no call, because the core drops its changes of states. In a call on a device
+// `scalars` lies on the device, and `summed` in host memory.
 #pragma once
 
 #include <penstock/arguments.hpp>

@@ -1,4 +1,5 @@
-// What a plugin asks for at plan time, gathered item by item and laid out as the C structs want it.
+// The needs that a plugin publishes at plan time, collected item by item and laid out for the C
+// structs.
 #pragma once
 
 #include <penstock/memory.h>
@@ -13,7 +14,7 @@ namespace penstock::sdk {
 // State declarations of one item.
 class StateList {
  public:
-  // A state tensor of rows x cols; returns its index.
+  // Adds a state tensor of rows x cols; returns its index.
   uint32_t add(std::string_view name, uint64_t rows, uint64_t cols, uint32_t state_class,
                uint32_t dtype = PENSTOCK_FLOAT32, uint32_t on_resize = PENSTOCK_RESIZE_SUM) {
     penstock_state_declaration& state = states_.emplace_back();
@@ -44,7 +45,7 @@ class Round {
     c_.combine = combine;
     c_.result = PENSTOCK_RESULT_MEAN;
   }
-  // A section of at most `capacity` elements; `exact`: always that many.
+  // Adds a section of at most `capacity` elements; `exact`: always `capacity` elements.
   Round& section(uint32_t role, uint32_t dtype, uint64_t capacity, bool exact = true,
                  uint32_t split = PENSTOCK_SPLIT_NEVER) {
     penstock_section_bound& bound = bounds_.emplace_back();
@@ -76,7 +77,7 @@ class Round {
   std::vector<const penstock_section_bound*> pointers_;
 };
 
-// What one item needs of its compressor in one phase.
+// The compressor's need for one item in one phase.
 class CompressorNeed {
  public:
   StateList states;
@@ -89,7 +90,7 @@ class CompressorNeed {
   Round& round(uint32_t combine) { return rounds_.emplace_back(combine); }
   uint64_t n_rounds() const { return rounds_.size(); }
 
-  // Fills the C struct; it points into this object.
+  // Fills the C struct, which then points into this object. May be called once.
   void publish(penstock_compressor_need* need) {
     for (Round& round : rounds_) {
       for (const auto& bound : round.bounds_) round.pointers_.push_back(&bound);
@@ -113,7 +114,7 @@ class CompressorNeed {
   std::vector<const penstock_round*> round_pointers_;
 };
 
-// What one item needs of its memory.
+// The memory's need for one item.
 class MemoryNeed {
  public:
   StateList states;

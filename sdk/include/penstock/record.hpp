@@ -1,4 +1,4 @@
-// The exported record, made at compile time: constant data with inline strings.
+// The exported record of a plugin, made at compile time: constant data with inline strings.
 #pragma once
 
 #include <penstock/plugin.h>
@@ -9,7 +9,7 @@
 
 namespace penstock::sdk {
 
-// What a plugin says of itself.
+// The plugin's description of itself.
 struct About {
   const char* id;       // "compressor/topk"
   const char* version;  // "0.1.0"
@@ -47,8 +47,7 @@ constexpr penstock_plugin_record make_record(uint32_t kind, const About& about,
   return record;
 }
 
-// The load function of a plugin whose table is `table` and whose class declares its options as
-// `T::options`.
+// The load function of a plugin: `table` is its table, and `T::options` are its options.
 template <typename T, const auto& table>
 penstock_status* load(const penstock_host* from, const penstock_module** module) {
   host_slot() = from;
@@ -59,8 +58,8 @@ penstock_status* load(const penstock_host* from, const penstock_module** module)
   });
 }
 
-// Debug builds check that calls of one instance never overlap, as the thread tags of the headers
-// promise.
+// Checks, in debug builds, that calls of one instance never overlap, as the thread marks of the
+// headers promise.
 class OneAtATime {
  public:
   class Guard {
@@ -92,8 +91,8 @@ class OneAtATime {
 
 }  // namespace penstock::sdk
 
-// Defines the exported symbol. `Kind` is compressor, memory, collective or scheduler; `Type` the
-// plugin's class.
+// Defines the exported symbol. `KIND` is PENSTOCK_KIND_COMPRESSOR, _MEMORY, _COLLECTIVE or
+// _SCHEDULER; `Table` is the class template of its table, and `Type` is the plugin's class.
 #define PENSTOCK_DEFINE_PLUGIN(KIND, Table, Type, ...)                      \
   extern "C" PENSTOCK_EXPORT const penstock_plugin_record penstock_plugin = \
       ::penstock::sdk::make_record(                                         \

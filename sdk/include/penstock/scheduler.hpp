@@ -1,5 +1,5 @@
-// Writing a scheduler in C++: a class whose plan() is a pure function of options, model and what
-// observe() was told before.
+// Writing a scheduler in C++: a class whose plan() is a pure function of the options, the model and
+// the measurements that observe() received before.
 //
 //   namespace sdk = penstock::sdk;
 //   class Planner {
@@ -22,12 +22,12 @@
 
 namespace penstock::sdk {
 
-// Where a plan is written.
+// The sink into which plan() writes buckets and messages.
 class PlanSink {
  public:
   explicit PlanSink(const penstock_plan_sink* sink) : sink_(sink) {}
 
-  // A bucket of whole gradients with their first candidate, in the given order.
+  // Adds a bucket of whole gradients in the given order, each with its first candidate.
   void add_bucket(const penstock_model& model, uint32_t phase, std::span<const uint64_t> gradients,
                   uint32_t route, uint32_t launch = 0) {
     std::vector<penstock_piece> pieces(gradients.size());
@@ -51,8 +51,8 @@ class PlanSink {
   void add_bucket(const penstock_bucket& bucket) {
     check(sink_->add_bucket(sink_->context, &bucket));
   }
-  // The next message in the order of ORDERED channels; see penstock_plan_sink. A host without such
-  // an order lacks the member, and then nothing is lost.
+  // Adds the next message to the order of ORDERED channels; see penstock_plan_sink. A host without
+  // such an order lacks the member; the call then does nothing, and no message is lost.
   void add_message(uint32_t phase, uint32_t bucket, uint32_t leg, uint32_t round = 0) {
     if (!PENSTOCK_HAS_FIELD(sink_, penstock_plan_sink, add_message)) return;
     if (sink_->add_message == nullptr) return;

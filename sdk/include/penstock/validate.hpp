@@ -1,15 +1,15 @@
-// Whether what a plugin publishes in plan can be used: counts, pointers, types and sizes, with
-// arithmetic that does not wrap.
+// Checks whether the needs and buckets that a plugin publishes in plan can be used: counts,
+// pointers, types and sizes, with arithmetic that does not wrap.
 //
-// The core asks these functions before it reads anything else of a need or a bucket, and
-// `penstock check` asks the same; a plugin's own tests may, too:
+// The core calls these functions before it uses any field of a need or a bucket. `penstock check`
+// calls them too, and a plugin's own tests may call them:
 //
 //   EXPECT_EQ(sdk::fault_text(sdk::fault_in(need)), "");
 //
-// [any] Pure. They read what the struct points to as far as they have found it sound, and keep no
-// pointer. Structs may be those of an older or newer plugin: only fields of ABI 0.1 are read, all
-// of which have been there from the first version on. What is no fault here may still ask for
-// something that the host does not know; the core looks at that when it takes its copy.
+// [any] The functions are pure. They follow a pointer only after they have checked it, and keep no
+// pointer. A struct may come from an older or newer plugin: the functions read only fields of
+// ABI 0.1, which every version has. A struct without a fault may still ask for a feature that the
+// host does not know; the core checks this when it copies the struct.
 #pragma once
 
 #include <penstock/memory.h>
@@ -21,9 +21,9 @@
 
 namespace penstock::sdk {
 
-// ---- Bounds: far above what a method needs, far below where numbers wrap ----
+// ---- Bounds: far above the needs of any method, far below an overflow of 64 bits ----
 
-inline constexpr uint64_t kMostBytes = uint64_t{1} << 40;  // of one item's payloads, state, scratch
+inline constexpr uint64_t kMostBytes = uint64_t{1} << 40;  // payloads, state, scratch of one item
 inline constexpr uint64_t kMostGathered = 0xffffffffu;     // elements: counts travel as 32 bits
 inline constexpr uint64_t kMostRounds = 64;
 inline constexpr uint64_t kMostSections = 64;
@@ -34,7 +34,7 @@ inline constexpr uint64_t kMostNameBytes = 256;
 inline constexpr uint64_t kMostPieces = uint64_t{1} << 24;
 inline constexpr uint64_t kMostPublishedBytes = 65536;  // of one struct
 
-// What is wrong, as "FIELD is VALUE, expected EXPECTED".
+// A fault. Its text has the form "FIELD is VALUE, expected EXPECTED".
 struct Fault {
   std::string field;  // "rounds[1].sections[0].dtype"
   std::string value;
@@ -42,12 +42,12 @@ struct Fault {
   std::string text() const { return sdk::text(field, " is ", value, ", expected ", expected); }
 };
 
-// Empty where there is none.
+// The text of the fault; empty if there is no fault.
 inline std::string fault_text(const std::optional<Fault>& fault) {
   return fault ? fault->text() : std::string();
 }
 
-// ---- Checked arithmetic: nothing where 64 bits do not hold the result ----
+// ---- Checked arithmetic: nullopt if the result does not fit 64 bits ----
 
 constexpr std::optional<uint64_t> checked_sum(uint64_t a, uint64_t b) {
   if (b > ~uint64_t{0} - a) return std::nullopt;
@@ -57,7 +57,7 @@ constexpr std::optional<uint64_t> checked_product(uint64_t a, uint64_t b) {
   if (b != 0 && a > ~uint64_t{0} / b) return std::nullopt;
   return a * b;
 }
-// Bytes of rows * cols elements; nothing for an unknown dtype or more than kMostBytes.
+// Bytes of rows * cols elements; nullopt for an unknown dtype or more than kMostBytes.
 constexpr std::optional<uint64_t> checked_bytes(uint64_t rows, uint64_t cols, uint32_t dtype) {
   const std::optional<uint64_t> count = checked_product(rows, cols);
   if (!count || dtype_bytes(dtype) == 0) return std::nullopt;
@@ -68,11 +68,11 @@ constexpr std::optional<uint64_t> checked_bytes(uint64_t rows, uint64_t cols, ui
 
 namespace validate_detail {
 
-// Where a field lies; becomes text only for a fault.
+// The path of a field within its struct; it is made into text only for a fault.
 struct Place {
   const Place* parent = nullptr;
   const char* field = "";
-  uint64_t index = ~uint64_t{0};  // none
+  uint64_t index = ~uint64_t{0};  // the default: no index
 
   std::string text() const {
     std::string all = parent != nullptr ? sdk::text(parent->text(), ".", field) : sdk::text(field);
@@ -90,7 +90,7 @@ inline std::string up_to(uint64_t most) {
   return text("at most ", most);
 }
 
-// An array of pointers: [0, most] entries, with something behind each.
+// Checks an array of pointers: it has at most `most` entries, and no entry is null.
 template <typename T>
 std::optional<Fault> fault_in_array(const T* const* entries, uint64_t count, uint64_t most,
                                     const Place& parent, const char* field, const char* n_field) {
@@ -102,7 +102,7 @@ std::optional<Fault> fault_in_array(const T* const* entries, uint64_t count, uin
     return fault(place(field), "null", text("an array of ", count, ", as ", n_field, " says"));
   for (uint64_t i = 0; i < count; ++i) {
     if (entries[i] == nullptr) return fault(place(field, i), "null", "a struct");
-    // `flags` closes these structs in ABI 0.1.
+    // `flags` is the last field of these structs in ABI 0.1.
     const uint64_t size = entries[i]->struct_size;
     if (!PENSTOCK_HAS_FIELD(entries[i], T, flags) || size > kMostPublishedBytes) {
       const Place entry = place(field, i);
@@ -238,7 +238,7 @@ inline std::optional<Fault> fault_in(const penstock_compressor_need& need) {
                         {nullptr, "flags"});
 }
 
-// What must be the same in all phases of a method: `later` against phase 0.
+// Compares `later` with the need of phase 0: period and states must be equal in all phases.
 inline std::optional<Fault> fault_between_phases(const penstock_compressor_need& first,
                                                  const penstock_compressor_need& later) {
   using namespace validate_detail;
@@ -262,12 +262,13 @@ inline std::optional<Fault> fault_between_phases(const penstock_compressor_need&
 
 // ---- Memories ----
 
-// `item`: the one the need is for; its numel is read. `table`: whose members the need may ask for.
+// `item`: the item of the need; only its numel is read. `table`: the table of the memory; it must
+// have the functions that the need requires.
 inline std::optional<Fault> fault_in(const penstock_memory_need& need, const penstock_memory& table,
                                      const penstock_item& item) {
   using namespace validate_detail;
   if (auto found = fault_in_states(need.states, need.n_states)) return found;
-  // A state that stands for the gradient, element by element.
+  // Checks that `index` names a float32 state with one element for each element of the gradient.
   const auto fault_in_index = [&](uint32_t index, const char* field) -> std::optional<Fault> {
     const Place place{nullptr, field};
     if (index >= need.n_states)
@@ -328,7 +329,7 @@ inline std::optional<Fault> fault_in(const penstock_collective_need& need) {
 
 // ---- Schedulers ----
 
-// What one bucket says by itself; the core holds the whole plan against the model.
+// Checks one bucket alone; the core compares the whole plan with the model.
 
 inline std::optional<Fault> fault_in(const penstock_bucket& bucket) {
   using namespace validate_detail;

@@ -1,5 +1,5 @@
-// Views of what the core passes to a plugin: items, payloads, and the facts of a call. They own
-// nothing and are valid during the call.
+// Views of the structs that the core passes to a plugin: items, payloads, and the facts of a call.
+// They own nothing and are valid during the call.
 #pragma once
 
 #include <penstock/compressor.h>
@@ -70,7 +70,7 @@ std::span<T> elements(const penstock_tensor& tensor) {
   return {static_cast<T*>(tensor.data), tensor.numel};
 }
 
-// A gradient, or a range of one, at one leg. See penstock_item for what each part means.
+// A gradient, or a range of a gradient, at one leg. penstock_item describes each field.
 class Item {
  public:
   explicit Item(const penstock_item* item) : item_(item) {}
@@ -81,7 +81,8 @@ class Item {
   uint64_t cols() const { return item_->cols; }
   uint64_t n_dims() const { return item_->n_dims; }
   bool keeps() const { return (item_->flags & PENSTOCK_ITEM_KEEP) != 0; }
-  // What is not sent now comes in a later step, in work's own state or by another way.
+  // True if the elements that are not sent now are sent in a later step: work is a state, or the
+  // memory adds them by other means (PENSTOCK_MEMORY_ADDS_REST).
   bool rest_follows() const {
     return (item_->flags & (PENSTOCK_ITEM_KEEP | PENSTOCK_ITEM_REST_FOLLOWS)) != 0;
   }
@@ -121,20 +122,20 @@ class Items {
   uint64_t n_items_;
 };
 
-// Facts of one call: where it works, step, round, scratch.
+// Facts of one call: device, step, round and scratch.
 struct Call {
   const penstock_exec* exec = nullptr;
   const penstock_step* step = nullptr;
   uint32_t round = 0;
   uint32_t flags = 0;  // PENSTOCK_DECODE_*
 
-  // Its tensors, payload sections and scratch lie on a device: what it does is queued on
-  // exec->stream, and no byte of them can be looked at here. Only for plugins whose traits name
-  // one.
+  // True if the tensors, payload sections and scratch of the call lie on a device: the call must
+  // queue its work on exec->stream, and the host cannot read their bytes. Only plugins whose traits
+  // name a device receive such calls.
   bool on_device() const { return exec->device_type != PENSTOCK_DEVICE_CPU; }
 
-  // What the result of this decode call is to be multiplied by; asked for by methods with
-  // kScalesResult alone.
+  // The factor by which this decode call must multiply its result. Only methods with kScalesResult
+  // read it.
   float result_scale() const {
     if (!PENSTOCK_HAS_FIELD(step, penstock_step, result_scale) || step->result_scale == 0 ||
         (flags & PENSTOCK_DECODE_LAST) == 0)
@@ -142,7 +143,7 @@ struct Call {
     return static_cast<float>(step->result_scale);
   }
 
-  // `count` elements of the call's scratch, starting `offset_bytes` into it; undefined contents.
+  // `count` elements of the call's scratch from byte `offset_bytes` on; their values are undefined.
   template <typename T>
   std::span<T> scratch(uint64_t count, uint64_t offset_bytes = 0) const {
     if (offset_bytes + count * sizeof(T) > exec->scratch_bytes)
@@ -152,14 +153,14 @@ struct Call {
   }
 };
 
-// Where encode leaves what is sent for one item.
+// The payload that encode writes for one item.
 class PayloadWriter {
  public:
   explicit PayloadWriter(penstock_payload* payload) : payload_(payload) {}
   penstock_payload& c() const { return *payload_; }
   void kind(uint32_t kind) { payload_->kind = kind; }
 
-  // The room of section `index`, as planned.
+  // The storage of section `index`, with the capacity that was planned.
   template <typename T>
   std::span<T> room(uint64_t index) const {
     const penstock_section& section = at(index);
@@ -178,8 +179,8 @@ class PayloadWriter {
     count(0, k);
     count(1, k);
   }
-  // In a call on a device, of a section whose count may vary: where the device is to write it, by
-  // work that is queued on the call's stream.
+  // For a call on a device, and a section whose count may vary: returns the address where work that
+  // is queued on the call's stream must write the count.
   uint64_t* count_on_device(uint64_t index) {
     penstock_section& section = at(index);
     if (section.device_count == nullptr)
@@ -187,7 +188,7 @@ class PayloadWriter {
     section.count = PENSTOCK_COUNT_ON_DEVICE;
     return section.device_count;
   }
-  // As sparse, with k at the place that is returned.
+  // Like sparse(), but the device must write k to the returned address.
   uint64_t* sparse_on_device() {
     kind(PENSTOCK_PAYLOAD_SPARSE);
     at(1).count = PENSTOCK_COUNT_ON_DEVICE;
@@ -202,8 +203,8 @@ class PayloadWriter {
   penstock_payload* payload_;
 };
 
-// What a rank sent for one item. Its bytes are input: sizes are checked here, indices by whoever
-// uses them.
+// The payload that a rank sent for one item. Its bytes are not trusted: this class checks sizes.
+// The code that uses indices must check them; in a call on a device the host has checked them.
 class PayloadReader {
  public:
   PayloadReader(const penstock_payload* payload, const Item& item)
@@ -233,7 +234,8 @@ class PayloadReader {
                   expected_count);
     return found;
   }
-  // The same in host memory wherever the call works, to look at what a peer has sent.
+  // The elements of section `index` in host memory, also in a call on a device, so that the plugin
+  // can check the data of a peer.
   template <typename T>
   std::span<const T> on_host(const Call& call, uint64_t index) const {
     const auto found = section<T>(index);
@@ -249,7 +251,7 @@ class PayloadReader {
     (void)section<T>(index, expected_count);
     return on_host<T>(call, index);
   }
-  // INVALID_PAYLOAD that names rank and gradient.
+  // An INVALID_PAYLOAD error that names rank and gradient.
   template <typename... Parts>
   Error error(const Parts&... parts) const {
     return invalid_payload("payload of rank ", payload_->rank, " for gradient '", item_.name(),
@@ -261,8 +263,8 @@ class PayloadReader {
   Item item_;
 };
 
-// The units of work over those of the true gradient: work that is the gradient itself carries the
-// loss scale, all else does not.
+// The scale of work relative to the true gradient: the loss scale if work is the storage of the
+// gradient itself, else 1.
 inline double work_unit(const Call& call, const Item& item) {
   return item.c().work.data == item.c().grad.data ? call.step->grad_scale : 1;
 }

@@ -1,6 +1,8 @@
-/* Workers: threads of the host that share the work of one call, so that a kernel can use several cores.
+/* Workers: threads of the host that share the work of one call, so that a kernel can use several
+ * cores.
  *
- * An extension of the host; a plugin that does not find it does the work itself. */
+ * This is an extension of the host. If the host does not have it, the plugin does the work
+ * itself. */
 #ifndef PENSTOCK_WORKERS_H
 #define PENSTOCK_WORKERS_H
 
@@ -10,18 +12,20 @@
 extern "C" {
 #endif
 
-/* The id to ask penstock_host.extension for; what comes back is a penstock_workers that lives as long as the process. */
+/* The id for penstock_host.extension, which returns a penstock_workers that lives as long as the
+ * process. */
 #define PENSTOCK_WORKERS_EXTENSION "penstock.workers/1"
 
 typedef struct penstock_workers {
   uint64_t struct_size;
   void* context;
-  /* [any] How many threads take part in a run, the caller's included: at least 1. It may differ between ranks, so results
-   * must not depend on it. */
+  /* [any] Returns the number of threads of a run, including the caller's thread: at least 1. The
+   * number may differ between ranks, so results must not depend on it. */
   uint32_t (*count)(void* context);
-  /* [step] Calls task(task_context, i) once for each i < n_tasks, several at a time, in any order, and returns when all are
-   * done. What the tasks wrote is then visible to the caller. A task must not fail, wait for another task or call run. If
-   * the workers are busy with another caller's run, the caller's thread does all of it. */
+  /* [step] Calls task(task_context, i) once for each i < n_tasks, several at a time, in any order,
+   * and returns when all tasks are done. The data that the tasks wrote are then visible to the
+   * caller. A task must not fail, wait for another task or call run. If the workers are busy with
+   * the run of another caller, the caller's thread does all tasks. */
   void (*run)(void* context, uint32_t n_tasks, void (*task)(void* task_context, uint32_t index), void* task_context);
 } penstock_workers;
 

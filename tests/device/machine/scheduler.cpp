@@ -55,8 +55,8 @@ bool Machine::blockers(const Stream& stream, std::vector<Stream*>& found) const 
       found.push_back(legacy);
   }
   if (found.size() > before) return true;
-  if (first.meeting == nullptr || first.meeting->complete()) return false;
-  for (Stream* stream_of_other : first.meeting->streams()) found.push_back(stream_of_other);
+  if (first.rendezvous == nullptr || first.rendezvous->complete()) return false;
+  for (Stream* stream_of_other : first.rendezvous->streams()) found.push_back(stream_of_other);
   return true;
 }
 
@@ -67,7 +67,7 @@ bool Machine::is_blocked(const Stream& stream) const {
 
 // The stream whose first operation brings `stream` forward; null where nothing of it can run now:
 // it has no work, or it waits for a function of the host or for somebody to queue something. Each
-// blocker stands for older work, so this ends; members of a meeting are looked at once.
+// blocker stands for older work, so this ends; members of a rendezvous are looked at once.
 Stream* Machine::step_toward(Stream& stream, std::vector<Stream*>* looked_at) {
   std::vector<Stream*> path{&stream}, seen;
   while (!path.empty()) {
@@ -110,9 +110,9 @@ bool Machine::end_deadlock(const std::vector<Stream*>& for_whom) {
   }
   bool meets = false;
   for (const Stream* stream : looked_at) {
-    Meeting* meeting = stream->queue.front().meeting.get();
-    meets = meets || meeting != nullptr;
-    if (meeting != nullptr && !meeting->all_queued()) return false;
+    Rendezvous* rendezvous = stream->queue.front().rendezvous.get();
+    meets = meets || rendezvous != nullptr;
+    if (rendezvous != nullptr && !rendezvous->all_queued()) return false;
   }
   if (!meets || !host_functions_.empty()) return false;
   for (const Stream* stream : looked_at) {

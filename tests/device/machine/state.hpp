@@ -23,10 +23,10 @@ struct Record {
   double at_us = 0;  // its stream's clock, once done
 };
 
-// Work of a meeting of several streams (NCCL): all must have come to it before it can run.
-class Meeting {
+// Work of a rendezvous of several streams (NCCL): all must have come to it before it can run.
+class Rendezvous {
  public:
-  virtual ~Meeting() = default;
+  virtual ~Rendezvous() = default;
   virtual bool complete() = 0;
   // Every rank has queued its part, so that only other work can hold it up.
   virtual bool all_queued() = 0;
@@ -40,16 +40,16 @@ struct HostRange {
   uint64_t bytes = 0;
 };
 
-enum class Kind { kLaunch, kCopy, kFill, kHostFunction, kRecord, kWaitEvent, kMeeting };
+enum class Kind { kLaunch, kCopy, kFill, kHostFunction, kRecord, kWaitEvent, kRendezvous };
 
 struct Operation {
   Kind kind;
   uint64_t order = 0;                // of all work queued in the process
-  std::function<void()> run{};       // kLaunch, kCopy, kFill, kHostFunction, kMeeting
+  std::function<void()> run{};       // kLaunch, kCopy, kFill, kHostFunction, kRendezvous
   std::shared_ptr<Record> record{};  // made by kRecord, waited for by kWaitEvent
   uint64_t event = 0;                // whose record kWaitEvent waits for
   HostRange host{};                  // of a copy
-  std::shared_ptr<Meeting> meeting{};
+  std::shared_ptr<Rendezvous> rendezvous{};
 };
 
 // Of one stream.

@@ -75,7 +75,7 @@ Batch* Clique::find(int rank, const Part& part, int from) const {
 }
 
 bool Batch::is_first() const {
-  return !stream_.queue.empty() && stream_.queue.front().meeting.get() == this;
+  return !stream_.queue.empty() && stream_.queue.front().rendezvous.get() == this;
 }
 
 bool Batch::gather(std::vector<Batch*>& all) {

@@ -1,4 +1,4 @@
-// Communicators, and the meetings of their ranks' streams. All under the machine's lock.
+// Communicators, and the rendezvous of their ranks' streams. All under the machine's lock.
 #pragma once
 
 #include <nccl.h>
@@ -75,7 +75,7 @@ struct Clique {
 };
 
 // What one rank queued in one group on one communicator: it all goes together.
-class Batch : public Meeting {
+class Batch : public Rendezvous {
  public:
   Batch(std::shared_ptr<Clique> clique, int rank, Stream& stream)
       : kept_(std::move(clique)), clique_(*kept_), rank_(rank), stream_(stream) {
@@ -109,7 +109,7 @@ class Batch : public Meeting {
   Stream& stream_;
 };
 
-// Of the collectives whose meetings are open, in the order in which each device issued them.
+// Of the collectives whose rendezvous are open, in the order in which each device issued them.
 struct Issued {
   const Clique* clique;
   uint64_t number;

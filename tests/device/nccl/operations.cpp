@@ -117,8 +117,8 @@ ncclResult_t queue_group(Machine& machine, const std::vector<Said>& all) {
     batch->parts.push_back(part);
   }
   for (const auto& [stream, batch] : made) {
-    Operation operation{.kind = Kind::kMeeting};
-    operation.meeting = batch;
+    Operation operation{.kind = Kind::kRendezvous};
+    operation.rendezvous = batch;
     operation.run = [batch] { batch->move(); };
     machine.queue(*stream, std::move(operation));
   }

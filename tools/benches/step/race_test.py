@@ -209,7 +209,7 @@ def test_the_picture_has_a_panel_for_each_link_and_a_bar_for_each_contestant(tmp
     assert [len(axes.patches) for axes in seen[0].axes] == [2, 2]  # qsgd has no words there
 
 
-def test_what_is_foretold_stands_beside_dense_and_the_best_is_bold_only_where_it_gains():
+def test_what_is_predicted_stands_beside_dense_and_the_best_is_bold_only_where_it_gains():
     steps = {name: 400.0 for name in simulated.SCHEMES}
     fast = {"model": "vgg16", "hosts": 4, "link": "10gbit", "step_ms": steps | {"dense": 100.0, "power-sgd": 50.0, "ok-topk": None}}
     slow = {"model": "lstm", "hosts": 64, "link": "10gbit", "step_ms": steps | {"dense": 100.0}}
@@ -220,7 +220,7 @@ def test_what_is_foretold_stands_beside_dense_and_the_best_is_bold_only_where_it
     assert "`penstock plan --model vgg16 --hosts 4 --link 10gbit --scheme conf/topk-residual.toml" in text
 
 
-def test_a_foretold_cell_is_the_command_that_the_page_names():
+def test_a_predicted_cell_is_the_command_that_the_page_names():
     asked = []
 
     def run(command):

@@ -1,4 +1,4 @@
-"""Cells that no machine here can measure: `penstock plan` foretells them, and the page says that they are foretold."""
+"""Cells that no machine here can measure: `penstock plan` predicts them, and the page says that they are predicted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def words(model: str, hosts: int, link: str) -> list[str]:
 
 
 def cell(model: str, hosts: int, link: str, program: Path, run: Run = ask) -> dict[str, Any]:
-    """Milliseconds of a step by scheme, with null where nothing can be foretold."""
+    """Milliseconds of a step by scheme, with null where nothing can be predicted."""
     _, *arguments = words(model, hosts, link)
     told = json.loads(run([str(program), *(str(CONF.parent / word) if word.startswith("conf/") else word for word in arguments)]))
     return {"model": model, "hosts": hosts, "link": link, "step_ms": {one["name"]: one["step_ms"] for one in told["schemes"]}}
@@ -73,5 +73,5 @@ def markdown(told: Mapping[str, Any]) -> str:
                 lines.append(f"| {one['model']} | {one['hosts']} | {dense:.0f} | {' | '.join(figures)} |")
         parts.append("\n".join(lines))
     example = " ".join(words(*(cells[0][name] for name in ("model", "hosts", "link"))))
-    parts.append(f"Foretold on {told['date']} with `tools/bench step --simulate`, which asks for each row, as for the first, `{example}`.")
+    parts.append(f"Predicted on {told['date']} with `tools/bench step --simulate`, which asks for each row, as for the first, `{example}`.")
     return "\n\n".join(parts)

@@ -179,7 +179,7 @@ class Ours(Way):
         self.chooses = "candidates" in tomllib.loads(scheme)["scheme"]
         if self.chooses:
             self.warm_up = STEPS_TO_CHOOSE
-        self.set = world.current().create_set(f"step {name}", specs, c.SET_TELLS_OUTCOME | c.SET_DEFERRED_UPDATE, scheme)
+        self.set = world.current().create_set(f"step {name}", specs, c.SET_REPORTS_OUTCOME | c.SET_DEFERRED_UPDATE, scheme)
         self.waited_us = 0
 
     def step(self) -> None:

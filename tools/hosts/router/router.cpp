@@ -6,7 +6,7 @@
 //
 //   line HOST BITS_PER_S LIMIT_BYTES             of both directions
 //   way FROM TO DELAY_MS JITTER_MS LOSS
-//   cut FROM TO | mend FROM TO
+//   cut FROM TO | restore FROM TO
 //   report                                       answered as report.hpp says
 #include "network.hpp"
 #include "report.hpp"
@@ -256,7 +256,7 @@ std::string Router::obey(const std::string& words) {
   in >> other;
   if (in && one < hosts_.size() && other < hosts_.size()) {
     Way& way = hosts_[one].ways[other];
-    if (verb == "cut" || verb == "mend") {
+    if (verb == "cut" || verb == "restore") {
       way.is_cut = verb == "cut";
       return "ok";
     }

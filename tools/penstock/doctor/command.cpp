@@ -1,4 +1,4 @@
-// penstock doctor: what this machine has for a run, what is wrong, and how to mend it.
+// penstock doctor: what this machine has for a run, what is wrong, and how to fix it.
 #include "core/plugin/instances.hpp"
 #include "tools/penstock/check/tests.hpp"
 #include "tools/penstock/commands.hpp"
@@ -137,11 +137,11 @@ std::string last_line(std::string text) {
 // Returns it where it imports both.
 std::string python(std::vector<Line>& lines) {
   const std::string python = program_to_run("python3");
-  const std::string mend =
+  const std::string fix =
       "install it for that Python (pip install torch), or in a checkout run tools/setup; then "
       "`penstock run` takes its .venv, or activate it: . .venv/bin/activate";
   if (python.find('/') == std::string::npos && find_program(python).empty()) {
-    lines.push_back({"python", Health::problem, "python3 is not on the PATH", mend});
+    lines.push_back({"python", Health::problem, "python3 is not on the PATH", fix});
     return "";
   }
   constexpr double kSeconds = 120;  // torch takes long on a disk that is cold
@@ -161,7 +161,7 @@ std::string python(std::vector<Line>& lines) {
         {package, Health::problem,
          fmt::format("{} does not import it: {}", python,
                      ran.status < 0 ? fmt::format("not done within {} s", kSeconds) : said),
-         mend});
+         fix});
     return "";  // without torch the other fails too
   }
   return python;
@@ -289,16 +289,16 @@ int doctor(const DoctorOptions& options) {
     json.push_back(Json{{"subject", line.subject},
                         {"state", word(line.health)},
                         {"found", line.found},
-                        {"mend", line.mend}});
+                        {"fix", line.fix}});
     json.back().update(line.more);
     table.add({word(line.health), line.subject, line.found});
-    if (!line.mend.empty()) table.add({"", "", "mend: " + line.mend});
+    if (!line.fix.empty()) table.add({"", "", "fix: " + line.fix});
   }
   if (options.json) {
     print_json(json);
   } else {
     print(table.text());
-    print(problems == 0 ? "ready to run" : fmt::format("{} problem(s) to mend first", problems));
+    print(problems == 0 ? "ready to run" : fmt::format("{} problem(s) to fix first", problems));
   }
   return problems == 0 ? 0 : 1;
 }
@@ -307,8 +307,8 @@ int doctor(const DoctorOptions& options) {
 
 void add_doctor(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<DoctorOptions>();
-  CLI::App* doctor_app = app.add_subcommand(
-      "doctor", "What this machine has for a run, and how to mend what is wrong");
+  CLI::App* doctor_app =
+      app.add_subcommand("doctor", "What this machine has for a run, and how to fix what is wrong");
   doctor_app->footer(
       "Exit status 1 where a run could not start.\n"
       "For each FILE: what of its scheme works on a device, and what goes through host memory.\n"

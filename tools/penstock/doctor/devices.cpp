@@ -26,7 +26,7 @@ namespace {
 constexpr double kSeconds = 60;  // drivers take long to start where nothing else holds a device
 
 // Errors tell what was found, and behind the last semicolon what to do.
-std::pair<std::string, std::string> found_and_mend(const std::string& message) {
+std::pair<std::string, std::string> found_and_fix(const std::string& message) {
   const size_t end = message.rfind("; ");
   if (end == std::string::npos) return {message, ""};
   return {message.substr(0, end), message.substr(end + 2)};
@@ -82,7 +82,7 @@ int devices_of_driver() {
 }
 
 Line without_table(const std::string& message) {
-  const auto [found, mend] = found_and_mend(message);
+  const auto [found, fix] = found_and_fix(message);
   int devices = -1;
   const TestOutcome asked = isolated(
       []() -> TestOutcome {
@@ -97,7 +97,7 @@ Line without_table(const std::string& message) {
             "run nvidia-smi; the kernel module may be missing or older than the library"};
   return {"cuda", Health::warning,
           fmt::format("the driver has {} device(s), but {}", devices, found),
-          mend +
+          fix +
               "; until then frontends copy what lies on a device to the host, and each copy "
               "waits for the device"};
 }
@@ -179,9 +179,9 @@ std::vector<Line> device_lines(const std::filesystem::path& table) {
   const TestOutcome outcome = isolated([&] { return find_devices(table); }, kSeconds);
   if (outcome.verdict == Verdict::skipped) return {without_table(outcome.reason)};
   if (outcome.verdict != Verdict::ok) {
-    auto [found, mend] = found_and_mend(outcome.reason);
-    if (mend.empty()) mend = "run nvidia-smi, which says whether the driver works";
-    return {Line{"cuda", Health::warning, found, mend}};
+    auto [found, fix] = found_and_fix(outcome.reason);
+    if (fix.empty()) fix = "run nvidia-smi, which says whether the driver works";
+    return {Line{"cuda", Health::warning, found, fix}};
   }
   std::vector<Line> lines;
   for (const Json& device : Json::parse(outcome.reason)) lines.push_back(line_of(device));

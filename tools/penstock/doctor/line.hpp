@@ -14,7 +14,7 @@ struct Line {
   std::string subject;
   Health health = Health::ok;
   std::string found;
-  std::string mend;            // empty where nothing is wrong
+  std::string fix;             // empty where nothing is wrong
   Json more = Json::object();  // for programs only
 };
 

@@ -1,6 +1,6 @@
 #include "tools/penstock/fit/matrix.hpp"
 
-#include "core/fit/fitting.hpp"
+#include "core/fit/bound_scheme.hpp"
 #include "core/fit/offers.hpp"
 #include "core/fit/resolve.hpp"
 #include "core/plan/route.hpp"
@@ -15,7 +15,7 @@ namespace penstock {
 namespace {
 
 constexpr uint32_t kWorld = 4;
-constexpr uint32_t kAbleFrontend = PENSTOCK_SET_TELLS_OUTCOME | PENSTOCK_SET_DEFERRED_UPDATE;
+constexpr uint32_t kAbleFrontend = PENSTOCK_SET_REPORTS_OUTCOME | PENSTOCK_SET_DEFERRED_UPDATE;
 // Of the smallest sample, and what it grows by where rules exempt that size.
 constexpr uint64_t kRows = 64, kColumns = 32, kGrowth = 32, kMostGrowth = uint64_t{1} << 20;
 
@@ -72,8 +72,8 @@ std::vector<DeclaredGradient> samples_for(const Scheme& scheme, size_t rule) {
 
 // What each rule gives, and [scheme] where no rule matches, for `input` to check. Samples end with
 // this call, and only facts of them remain.
-Result<std::shared_ptr<const Fitting>> fit_samples(const Scheme& scheme, Registry& registry,
-                                                   FitInput& input) {
+Result<std::shared_ptr<const BoundScheme>> fit_samples(const Scheme& scheme, Registry& registry,
+                                                       FitInput& input) {
   std::deque<DeclaredGradient> samples;
   std::vector<ChosenGradient> chosen;
   for (size_t rule = 0; rule <= scheme.rules.size(); ++rule)
@@ -81,9 +81,10 @@ Result<std::shared_ptr<const Fitting>> fit_samples(const Scheme& scheme, Registr
       samples.push_back(std::move(gradient));
       chosen.push_back({&samples.back(), scheme.choice_of(rule)});
     }
-  PENSTOCK_ASSIGN(const auto fitting, Fitting::make(scheme, std::move(chosen), registry, {kWorld}));
-  fitting->describe(input);
-  return fitting;
+  PENSTOCK_ASSIGN(const auto bound_scheme,
+                  BoundScheme::make(scheme, std::move(chosen), registry, {kWorld}));
+  bound_scheme->describe(input);
+  return bound_scheme;
 }
 
 // A transport without limits, for what is not to be looked at.
@@ -97,10 +98,10 @@ CollectiveFacts able_transport() {
 Result<CollectiveFacts> facts_of_collective(const Scheme& scheme, const std::string& name,
                                             Registry& registry) {
   const InstanceConfig* config = scheme.find(Kind::collective, name);
-  if (config != nullptr && config->plugin == kLentCollective) {
-    CollectiveFacts lent = able_transport();
-    lent.name = name;
-    return lent;
+  if (config != nullptr && config->plugin == kBorrowedCollective) {
+    CollectiveFacts borrowed = able_transport();
+    borrowed.name = name;
+    return borrowed;
   }
   PENSTOCK_ASSIGN(const auto instance, make_instance<penstock_collective>(scheme, name, registry));
   return collective_facts(instance->name(), instance->traits());

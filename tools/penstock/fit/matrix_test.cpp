@@ -24,7 +24,7 @@ Result<FitAdvice> check(std::string_view text) {
   Registry registry(host.host.table(), {plugin_directories({}), false});
   PENSTOCK_TRY(registry.scan());
   PENSTOCK_ASSIGN(Config config, load_config_text(text, "scheme.toml", "", {}));
-  settle_transport(config, registry, Launched::alone);
+  settle_transport(config, registry, Launched::single);
   return check_fit_of_config(config, registry);
 }
 
@@ -111,8 +111,8 @@ TEST(SampleFit, ATransportOfALevelThatTheRouteDoesNotHaveIsSaidToBeIdle) {
   ASSERT_EQ(advice.value().warnings.size(), 1u);
   EXPECT_TRUE(
       contains(advice.value().warnings[0],
-               "transport.cross = \"loopback\" carries nothing of this: route \"flat\" has no "
-               "messages between hosts alone"))
+               "transport.cross = \"loopback\" carries no message of this run: route \"flat\" has "
+               "no messages only between hosts"))
       << advice.value().warnings[0];
 }
 

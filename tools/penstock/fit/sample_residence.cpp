@@ -32,9 +32,10 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
   std::vector<SchemeStage> stages;
   for (const uint64_t step : config.stages()) {
     const Scheme scheme = config.at_step(step);
-    PENSTOCK_ASSIGN(auto fitting, Fitting::make(scheme, choose(scheme, gradients), registry,
-                                                {.world = kRanks, .forward_waits = true}));
-    stages.push_back({step, std::move(fitting)});
+    PENSTOCK_ASSIGN(auto bound_scheme,
+                    BoundScheme::make(scheme, choose(scheme, gradients), registry,
+                                      {.world = kRanks, .forward_waits = true}));
+    stages.push_back({step, std::move(bound_scheme)});
   }
   const Scheme first = config.at_step(0);
   PENSTOCK_ASSIGN(const std::optional<CollectiveFacts> direct,
@@ -55,7 +56,7 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
         model.begin(), model.end(),
         [of = std::string(name)](const auto& gradient) { return gradient.name == of; });
     const CompressorFacts& facts =
-        stages.front().fitting->options(sample->index).front().needs.compressor_facts;
+        stages.front().bound_scheme->options(sample->index).front().needs.compressor_facts;
     const bool goes_directly =
         facts.gathers && !in_hosts ? gathers_directly && facts.gathers_pairs : sums;
     found.push_back({what, why_staged(stages, *sample, site), goes_directly});

@@ -1,6 +1,6 @@
 #include "tools/penstock/fit/sample_traffic.hpp"
 
-#include "core/fit/fitting.hpp"
+#include "core/fit/bound_scheme.hpp"
 #include "core/fit/resolve.hpp"
 #include "tools/penstock/fit/usual_model.hpp"
 
@@ -38,11 +38,11 @@ Result<std::vector<StageTraffic>> sample_traffic(const Config& config, Registry&
   std::vector<StageTraffic> stages;
   for (const uint64_t stage : config.stages()) {
     const Scheme scheme = config.at_step(stage);
-    PENSTOCK_ASSIGN(const auto fitting,
-                    Fitting::make(scheme, choose(scheme, gradients), registry, {ranks}));
+    PENSTOCK_ASSIGN(const auto bound_scheme,
+                    BoundScheme::make(scheme, choose(scheme, gradients), registry, {ranks}));
     SchemeCarriers by(scheme, registry);
     by.carriers.ranks_per_host = ranks_per_host;
-    stages.push_back(fitting->traffic(by.carriers, stage));
+    stages.push_back(bound_scheme->traffic(by.carriers, stage));
   }
   return stages;
 }

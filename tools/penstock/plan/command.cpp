@@ -81,7 +81,7 @@ Status tell_programs(const PlanOptions& options, const ModelProfile& profile) {
   PENSTOCK_ASSIGN(Prediction outcome, rehearsal.run(cluster, costs, ready_times(profile, cluster)));
   auto programs = Programs::make(file, profile, cluster, rehearsal, outcome.plan);
   PENSTOCK_TRY(programs.status().with_context(file.name));
-  Foretold told{&profile, &schemes, cluster, costs.about, {}, 0, 0, {}};
+  Predicted told{&profile, &schemes, cluster, costs.about, {}, 0, 0, {}};
   told.outcomes.push_back(std::move(outcome));
   if (options.json)
     print_json(json_of(told, *programs.value()));
@@ -105,7 +105,7 @@ Status tell(PlanOptions options) {
   PENSTOCK_ASSIGN(const CostTable costs, costs_of(options, schemes));
 
   Study study(schemes, profile, costs, options.worth);
-  Foretold told{&profile, &schemes, options.cluster, costs.about, {}, 0, options.worth, {}};
+  Predicted told{&profile, &schemes, options.cluster, costs.about, {}, 0, options.worth, {}};
   PENSTOCK_ASSIGN(told.outcomes, study.at(options.cluster));
   told.best = study.best(told.outcomes);
   for (const SweepRange& range : ranges) {
@@ -184,7 +184,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   CLI::App* plan = app.add_subcommand(
       "plan", "Foretell a step of each scheme for a model on a cluster, without either");
   plan->footer(fmt::format(
-      "Steps only: how many of them a scheme needs is not foretold (docs/convergence.md).\n"
+      "Steps only: how many of them a scheme needs is not predicted (docs/convergence.md).\n"
       "Models: {}.\nExample: penstock plan --model bert-base --hosts 8 --link 10gbit\n"
       "Example: penstock plan --record mine.csv --hosts 8 --link 10gbit -- penstock run -np 2 -- "
       "python train.py",

@@ -40,7 +40,7 @@ svg text { fill: var(--soft); } svg .name { fill: var(--ink); }
 .curve { fill: none; stroke-width: 2; } .loser { fill: none; stroke: var(--line); stroke-width: 1; }
 )";
 
-std::string table_of(const Foretold& told) {
+std::string table_of(const Predicted& told) {
   std::string rows;
   for (const size_t i : told.by_speed()) {
     const Prediction& outcome = told.outcomes[i];
@@ -62,7 +62,7 @@ std::string table_of(const Foretold& told) {
 }
 
 // The dense reference and the fastest.
-std::vector<size_t> drawn(const Foretold& told) {
+std::vector<size_t> drawn(const Predicted& told) {
   std::vector<size_t> chosen{0};
   for (const size_t i : told.by_speed())
     if (i != 0 && !told.outcomes[i].open && chosen.size() <= kTimelines) chosen.push_back(i);
@@ -122,7 +122,7 @@ void draw_spans(const std::vector<Span>& spans, const Scale& time, Drawing& draw
   }
 }
 
-std::string timeline_of(const Foretold& told, size_t scheme, double end_us) {
+std::string timeline_of(const Predicted& told, size_t scheme, double end_us) {
   const double height = kLane * kLanes + kAxis;
   const std::vector<Span> spans = spans_of(told.outcomes[scheme], *told.profile);
   const bool is_cut = end_of(spans) > end_us;
@@ -142,7 +142,7 @@ std::string timeline_of(const Foretold& told, size_t scheme, double end_us) {
                      drawing.svg());
 }
 
-std::string timelines_of(const Foretold& told) {
+std::string timelines_of(const Predicted& told) {
   std::string text =
       "<h2>Timelines</h2>\n<p>From the start of backward; dense, and the fastest. All have one "
       "scale, "
@@ -181,7 +181,7 @@ std::vector<size_t> winners_of(const Sweep& sweep) {
   return winners;
 }
 
-void draw_curves(const Foretold& told, const Sweep& sweep, const std::vector<size_t>& winners,
+void draw_curves(const Predicted& told, const Sweep& sweep, const std::vector<size_t>& winners,
                  const Scale& x, const Scale& y, Drawing& drawing) {
   const auto curve = [&](size_t scheme) {
     std::vector<std::pair<double, double>> points;
@@ -196,7 +196,7 @@ void draw_curves(const Foretold& told, const Sweep& sweep, const std::vector<siz
 }
 
 // Which is best where: a strip above the curves.
-void draw_strip(const Foretold& told, const Sweep& sweep, const std::vector<size_t>& winners,
+void draw_strip(const Predicted& told, const Sweep& sweep, const std::vector<size_t>& winners,
                 const Scale& x, double bottom, Drawing& drawing) {
   double from = sweep.points.front().at;
   size_t best = sweep.points.front().best;
@@ -215,7 +215,7 @@ void draw_strip(const Foretold& told, const Sweep& sweep, const std::vector<size
   close(sweep.points.back().at);
 }
 
-std::string sweep_of(const Foretold& told, const Sweep& sweep) {
+std::string sweep_of(const Predicted& told, const Sweep& sweep) {
   constexpr double kWidth = 1040, kHeight = 420, kLeft = 62, kTop = 34, kBottom = 380;
   constexpr double kRight = kWidth - 170;
   double least = 1e300, most = 0;
@@ -253,7 +253,7 @@ std::string sweep_of(const Foretold& told, const Sweep& sweep) {
 
 }  // namespace
 
-std::string page_of(const Foretold& told) {
+std::string page_of(const Predicted& told) {
   std::string facts;
   for (const auto& [name, sentence] : premises(told))
     facts += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escaped(name), escaped(sentence));
@@ -263,7 +263,7 @@ std::string page_of(const Foretold& told) {
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
       "<title>penstock plan: {0}</title>\n<style>{1}</style>\n</head>\n<body>\n"
-      "<h1>A step of {0}, foretold</h1>\n<dl>\n{2}</dl>\n<p class=\"verdict\">{3}</p>\n{4}{5}{6}"
+      "<h1>A step of {0}, predicted</h1>\n<dl>\n{2}</dl>\n<p class=\"verdict\">{3}</p>\n{4}{5}{6}"
       "</body>\n</html>\n",
       escaped(told.profile->name), kStyle, facts, escaped(verdict(told)), table_of(told), sweeps,
       timelines_of(told));

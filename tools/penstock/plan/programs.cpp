@@ -50,7 +50,7 @@ std::string_view wait_name(Stage::Wait wait) {
       return "its device";
     case Stage::Wait::next_forward:
       return "the next forward";
-    case Stage::Wait::turn:
+    case Stage::Wait::yield:
       return "its turn";
     default:
       return "";
@@ -125,27 +125,27 @@ Result<std::unique_ptr<Programs>> Programs::make(const SchemeFile& file,
                                                  Plan plan) {
   FitInput input;
   input.arena_limit_bytes = file.runtime.arena_limit_mb << 20;
-  rehearsal.fitting()->describe(input);
+  rehearsal.bound_scheme()->describe(input);
   PENSTOCK_TRY(check_size(input));
   std::unique_ptr<Programs> made(new Programs(file, profile, cluster));
   const FreeMemoryAlone limit;
-  auto works =
-      Works::make(made->context_, rehearsal.fitting(), std::move(plan), made->gradients_, nullptr);
-  if (works.status().code() == Code::out_of_memory)
+  auto compiled = CompiledPlan::make(made->context_, rehearsal.bound_scheme(), std::move(plan),
+                                     made->gradients_, nullptr);
+  if (compiled.status().code() == Code::out_of_memory)
     return out_of_memory(
         "{}; they take as much here as on a rank: name a smaller model, or run this where more "
         "memory is free",
-        works.status().message());
-  PENSTOCK_TRY(works.status());
-  made->works_ = std::move(works.value());
+        compiled.status().message());
+  PENSTOCK_TRY(compiled.status());
+  made->compiled_ = std::move(compiled.value());
   return made;
 }
 
 std::string Programs::text() const {
   std::string text;
-  for (uint32_t phase = 0; phase < works_->period(); ++phase) {
+  for (uint32_t phase = 0; phase < compiled_->period(); ++phase) {
     std::map<std::pair<uint32_t, std::string>, std::vector<uint32_t>> users;  // by route, stages
-    for (const auto& bucket : works_->phases()[phase])
+    for (const auto& bucket : compiled_->phases()[phase])
       users[{bucket->plan.route, stages_text(bucket->program)}].push_back(bucket->number);
     for (const auto& [program, numbers] : users)
       text += fmt::format("{}phase {}, {} {}, route {}:\n{}", text.empty() ? "" : "\n\n", phase,
@@ -157,8 +157,8 @@ std::string Programs::text() const {
 
 Json Programs::json() const {
   Json buckets = Json::array();
-  for (uint32_t phase = 0; phase < works_->period(); ++phase)
-    for (const auto& bucket : works_->phases()[phase]) {
+  for (uint32_t phase = 0; phase < compiled_->period(); ++phase)
+    for (const auto& bucket : compiled_->phases()[phase]) {
       Json gradients = Json::array(), program = Json::array();
       for (const PieceRun& piece : bucket->pieces) gradients.push_back(piece.gradient->name);
       for (const auto& stage : bucket->program) program.push_back(stage->name());

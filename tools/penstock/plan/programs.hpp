@@ -1,8 +1,8 @@
 // The programs of a scheme's buckets, as rank 0 of a cluster runs them: made by what makes those of
-// a set (core/bucket/works.hpp), with no other rank, no open channel and nothing sent.
+// a set (core/bucket/compiled_plan.hpp), with no other rank, no open channel and nothing sent.
 #pragma once
 
-#include "core/bucket/works.hpp"
+#include "core/bucket/compiled_plan.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/plan/simulate.hpp"
 
@@ -14,7 +14,7 @@ namespace penstock::command {
 
 class Programs {
  public:
-  // `plan`: what the scheme's scheduler makes, as foretold; all others outlive it.
+  // `plan`: what the scheme's scheduler makes, as predicted; all others outlive it.
   // FAILED_PRECONDITION where a run of so many ranks refuses for the room it needs, OUT_OF_MEMORY
   // where this machine does not give that much.
   static Result<std::unique_ptr<Programs>> make(const SchemeFile& file, const ModelProfile& profile,
@@ -32,8 +32,8 @@ class Programs {
 
   SetContext context_;
   std::array<Channel, 3> transports_, composites_;  // by level; for the groups alone
-  Works::Gradients gradients_;
-  std::unique_ptr<Works> works_;
+  CompiledPlan::Gradients gradients_;
+  std::unique_ptr<CompiledPlan> compiled_;
 };
 
 }  // namespace penstock::command

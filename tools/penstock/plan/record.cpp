@@ -68,7 +68,7 @@ Status record_profile(const std::string& file, std::vector<std::string> command)
   setenv("PENSTOCK_PROFILE", path.c_str(), 1);
   command.front() = program_of(command.front());
   if (const int status = run_and_wait(command); status != 0)
-    return failed_precondition("the job ended with status {}, so nothing is foretold", status);
+    return failed_precondition("the job ended with status {}, so nothing is predicted", status);
   if (const auto after = written_at(path); after && after != before) return {};
   return failed_precondition(
       "the job ended, but left no profile in {}: no optimizer or hook of Penstock was stepped on "

@@ -39,7 +39,7 @@ std::string cluster_text(const Cluster& cluster) {
   return text;
 }
 
-Json premises_json(const Foretold& told) {
+Json premises_json(const Predicted& told) {
   const ModelProfile& profile = *told.profile;
   const Cluster& cluster = told.cluster;
   return {{"model",
@@ -63,7 +63,7 @@ Json premises_json(const Foretold& told) {
           {"costs", told.costs}};
 }
 
-Json json_of(const Foretold& told, const Sweep& sweep) {
+Json json_of(const Predicted& told, const Sweep& sweep) {
   Json points = Json::array(), crossovers = Json::array();
   for (const SweepPoint& point : sweep.points) {
     Json steps = Json::object();
@@ -78,20 +78,20 @@ Json json_of(const Foretold& told, const Sweep& sweep) {
   return {{"over", sweep.range.name()}, {"points", points}, {"crossovers", crossovers}};
 }
 
-std::string premises_text(const Foretold& told) {
+std::string premises_text(const Predicted& told) {
   std::string text;
   for (const auto& [name, sentence] : premises(told))
     text += fmt::format("{:<9}{}\n", name, sentence);
   return text;
 }
 
-std::string sweep_text(const Foretold& told, const Sweep& sweep) {
+std::string sweep_text(const Predicted& told, const Sweep& sweep) {
   Table table({sweep.range.what == SweptFor::ranks ? "RANKS" : "LINK", "BEST", "STEP", "DENSE STEP",
                "AGAINST DENSE"});
   for (const SweepPoint& point : sweep.points)
     table.add({place_text(sweep.range.what, point.at), told.name(point.best),
                time_text(point.step_us[point.best]), time_text(point.step_us.front()),
-               times_text(Foretold::ratio(point.step_us.front(), point.step_us[point.best]))});
+               times_text(Predicted::ratio(point.step_us.front(), point.step_us[point.best]))});
   return table.text() + "\n" + verdict(told, sweep);
 }
 
@@ -103,7 +103,7 @@ std::string time_text(double us) {
   return us >= 1e5 ? fmt::format("{:.0f} ms", us / 1000) : fmt::format("{:.3g} ms", us / 1000);
 }
 
-std::vector<size_t> Foretold::by_speed() const {
+std::vector<size_t> Predicted::by_speed() const {
   std::vector<size_t> order(outcomes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -113,7 +113,7 @@ std::vector<size_t> Foretold::by_speed() const {
   return order;
 }
 
-std::vector<std::pair<std::string, std::string>> premises(const Foretold& told) {
+std::vector<std::pair<std::string, std::string>> premises(const Predicted& told) {
   const ModelProfile& profile = *told.profile;
   std::vector<std::pair<std::string, std::string>> lines{
       {"model", fmt::format("{}: {} gradients, {} parameters, {}; forward {}, backward {}",
@@ -133,7 +133,7 @@ std::vector<std::pair<std::string, std::string>> premises(const Foretold& told) 
   return lines;
 }
 
-std::string verdict(const Foretold& told) {
+std::string verdict(const Predicted& told) {
   const auto as_fast = [&](size_t scheme) {
     return fmt::format("{:.2f} times as fast as dense", told.against_dense(told.outcomes[scheme]));
   };
@@ -148,7 +148,7 @@ std::string verdict(const Foretold& told) {
   return text + fmt::format(" ({}).", kPerStep);
 }
 
-std::string best_over(const Foretold& told, const Sweep& sweep) {
+std::string best_over(const Predicted& told, const Sweep& sweep) {
   const auto called = [&](size_t scheme) {
     return told.name(scheme) + (told.outcomes[scheme].compresses ? "" : " (do not compress)");
   };
@@ -159,11 +159,11 @@ std::string best_over(const Foretold& told, const Sweep& sweep) {
   return text;
 }
 
-std::string verdict(const Foretold& told, const Sweep& sweep) {
+std::string verdict(const Predicted& told, const Sweep& sweep) {
   return fmt::format("Over {}, {}: {}.", sweep.range.name(), kPerStep, best_over(told, sweep));
 }
 
-std::string text_of(const Foretold& told) {
+std::string text_of(const Predicted& told) {
   std::string text = premises_text(told);
   Table table({"SCHEME", "STEP", "AGAINST DENSE", "WAITS", "ENCODES", "EXCHANGES", "DECODES",
                "SENT PER RANK", "BUCKETS"});
@@ -183,7 +183,7 @@ std::string text_of(const Foretold& told) {
   return text;
 }
 
-Json json_of(const Foretold& told) {
+Json json_of(const Predicted& told) {
   Json schemes = Json::array(), sweeps = Json::array();
   for (size_t i = 0; i < told.outcomes.size(); ++i) {
     const Prediction& outcome = told.outcomes[i];
@@ -213,7 +213,7 @@ Json json_of(const Foretold& told) {
   return json;
 }
 
-std::string text_of(const Foretold& told, const Programs& programs) {
+std::string text_of(const Predicted& told, const Programs& programs) {
   const SchemeFile& file = told.schemes->back();
   const Scheme& scheme = file.scheme;
   std::string collective = scheme.collective;
@@ -225,7 +225,7 @@ std::string text_of(const Foretold& told, const Programs& programs) {
       scheme.scheduler, fmt::join(told.outcomes.front().explanation, "; "), programs.text());
 }
 
-Json json_of(const Foretold& told, const Programs& programs) {
+Json json_of(const Predicted& told, const Programs& programs) {
   Json json = premises_json(told);
   json["scheme"] = told.schemes->back().name;
   json["explanation"] = told.outcomes.front().explanation;

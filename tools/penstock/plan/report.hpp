@@ -11,7 +11,7 @@
 namespace penstock::command {
 
 // All that was found out; the first scheme is the dense reference.
-struct Foretold {
+struct Predicted {
   const ModelProfile* profile;
   const std::vector<SchemeFile>* schemes;
   Cluster cluster;
@@ -28,7 +28,7 @@ struct Foretold {
   }
   // Of two times; of two that are nothing 1.
   static double ratio(double us, double other_us) { return us == other_us ? 1 : us / other_us; }
-  // Indices, the fastest first; those of which nothing is foretold at the end.
+  // Indices, the fastest first; those of which nothing is predicted at the end.
   std::vector<size_t> by_speed() const;
 };
 
@@ -36,21 +36,21 @@ struct Foretold {
 inline constexpr const char* kPerStep = "per step, steps to a loss not counted";
 
 // Lines about model, cluster and costs: name and sentence.
-std::vector<std::pair<std::string, std::string>> premises(const Foretold& told);
+std::vector<std::pair<std::string, std::string>> premises(const Predicted& told);
 // Which to take, or not to compress, as a sentence.
-std::string verdict(const Foretold& told);
+std::string verdict(const Predicted& told);
 // "dgc; from 2.3 Gbit/s on dense (do not compress)".
-std::string best_over(const Foretold& told, const Sweep& sweep);
+std::string best_over(const Predicted& told, const Sweep& sweep);
 // The same as a sentence that says over what.
-std::string verdict(const Foretold& told, const Sweep& sweep);
+std::string verdict(const Predicted& told, const Sweep& sweep);
 
-std::string text_of(const Foretold& told);
-Json json_of(const Foretold& told);
+std::string text_of(const Predicted& told);
+Json json_of(const Predicted& told);
 // Of the last scheme, whose step is the one outcome, what its buckets run.
-std::string text_of(const Foretold& told, const Programs& programs);
-Json json_of(const Foretold& told, const Programs& programs);
+std::string text_of(const Predicted& told, const Programs& programs);
+Json json_of(const Predicted& told, const Programs& programs);
 // A page of its own: no script, no other file, no network.
-std::string page_of(const Foretold& told);
+std::string page_of(const Predicted& told);
 
 // "52.9 ms", "1.31 s": of microseconds, for people.
 std::string time_text(double us);

@@ -21,13 +21,13 @@ LoadOptions pure() {
   return {.environment = [](const char*) -> const char* { return nullptr; }};
 }
 
-// A file that names a way between devices is not foretold as if it had none.
+// A file that names a way between devices is not predicted as if it had none.
 Status check_memory_of(const Config& config) {
   const std::string device = config.at_step(0).device_transport;
   if (device.empty()) return {};
   return failed_precondition(
       "transport.device = \"{}\": what goes from device to device, and what methods take on a "
-      "device, is not foretold; leave the key out to foretell the scheme in host memory",
+      "device, is not predicted; leave the key out to predict the scheme in host memory",
       device);
 }
 

@@ -77,12 +77,12 @@ Result<Rehearsal> Rehearsal::make(const SchemeFile& file, const ModelProfile& pr
   std::vector<const DeclaredGradient*> gradients;
   for (const DeclaredGradient& gradient : profile.gradients) gradients.push_back(&gradient);
   Registry& registry = file.plugins->registry();
-  auto fitting = Fitting::make(
+  auto bound_scheme = BoundScheme::make(
       file.scheme, choose(file.scheme, gradients), registry,
       {.world = cluster.ranks(), .owners_per_host = cluster.ranks_per_host, .forward_waits = true});
-  PENSTOCK_TRY(fitting.status().with_context(file.name));
-  made.fitting_ = std::move(fitting.value());
-  made.transports_ = std::make_shared<const Transports>(made.fitting_->scheme(), registry);
+  PENSTOCK_TRY(bound_scheme.status().with_context(file.name));
+  made.bound_scheme_ = std::move(bound_scheme.value());
+  made.transports_ = std::make_shared<const Transports>(made.bound_scheme_->scheme(), registry);
   return made;
 }
 
@@ -90,7 +90,7 @@ void Rehearsal::add_links(const Cluster& cluster, planning::ModelEntries& entrie
   const planning::LinkEntry summed = line_of(*transports_, cluster, PENSTOCK_ALL_REDUCE);
   entries.links = {summed};
   entries.links.front().pattern = 0;
-  if (!reads_lines(*fitting_->scheduler())) return;
+  if (!reads_lines(*bound_scheme_->scheduler())) return;
   entries.lines = {summed, line_of(*transports_, cluster, PENSTOCK_ALL_GATHER)};
   const CollectiveInstance* transport = transports_->world();
   if (transport != nullptr &&
@@ -102,10 +102,10 @@ void Rehearsal::add_links(const Cluster& cluster, planning::ModelEntries& entrie
 
 void Rehearsal::set_costs(const Cluster& cluster, const CostTable& costs,
                           planning::ModelEntries& entries, Prediction& outcome) const {
-  const Scheme& scheme = fitting_->scheme();
+  const Scheme& scheme = bound_scheme_->scheme();
   for (size_t i = 0; i < entries.gradients.size(); ++i)
     for (size_t c = 0; c < entries.gradients[i].candidates.size(); ++c) {
-      const Fitting::Option& option = fitting_->options(i)[c];
+      const BoundScheme::Option& option = bound_scheme_->options(i)[c];
       const InstanceConfig& compressor = *scheme.find(Kind::compressor, option.compressor->name());
       const InstanceConfig& memory = *scheme.find(Kind::memory, option.memory->name());
       MethodCost cost;
@@ -127,7 +127,7 @@ void Rehearsal::set_costs(const Cluster& cluster, const CostTable& costs,
 
 planning::ModelEntries Rehearsal::entries(const Cluster& cluster, const CostTable& costs,
                                           Prediction& outcome) const {
-  planning::ModelEntries entries = fitting_->model();
+  planning::ModelEntries entries = bound_scheme_->model();
   for (size_t i = 0; i < entries.gradients.size(); ++i)
     entries.gradients[i].forward_us = cluster.straggler * profile_->forward_us[i];
   entries.forward_us = cluster.straggler * profile_->whole_forward_us;
@@ -145,7 +145,7 @@ PlannedBytes Rehearsal::bytes_of(const planning::Bucket& bucket, uint32_t& round
   rounds = 1;
   for (const planning::Piece& piece : bucket.pieces) {
     const DeclaredGradient& gradient = profile_->gradients[piece.gradient];
-    const ItemNeeds& needs = fitting_->options(piece.gradient)[piece.choice].needs;
+    const ItemNeeds& needs = bound_scheme_->options(piece.gradient)[piece.choice].needs;
     const std::vector<uint64_t>& phases = needs.phase_bytes;
     const double all = std::accumulate(phases.begin(), phases.end(), 0.0);
     const double of_phase =
@@ -179,11 +179,11 @@ planning::OwnedModel Rehearsal::at(const std::vector<double>& ready_us, const Cl
 }
 
 Status Rehearsal::plan(const penstock_model& model, Prediction& outcome) const {
-  auto plan = make_plan(*fitting_->scheduler(), model);
+  auto plan = make_plan(*bound_scheme_->scheduler(), model);
   PENSTOCK_TRY(plan.status().with_context(file_->name));
   outcome.plan = std::move(plan.value());
   outcome.explanation = outcome.plan.explanation;
-  return check_plan(outcome.plan, fitting_->plan_facts(), fitting_->scheduler()->name())
+  return check_plan(outcome.plan, bound_scheme_->plan_facts(), bound_scheme_->scheduler()->name())
       .with_context(file_->name);
 }
 
@@ -215,7 +215,7 @@ void Rehearsal::take_steps(const Cluster& cluster, const planning::ModelEntries&
 }
 
 Result<bool> Rehearsal::wants_new_plan(uint64_t look, const Prediction& outcome) const {
-  SchedulerInstance& scheduler = *fitting_->scheduler();
+  SchedulerInstance& scheduler = *bound_scheme_->scheduler();
   const uint32_t every = scheduler.traits().observe_every;
   const uint32_t chooses = PENSTOCK_SCHEDULER_CHOOSES | PENSTOCK_SCHEDULER_MEASURES;
   if ((scheduler.traits().flags & chooses) != chooses || every == 0 ||
@@ -253,7 +253,7 @@ Result<Prediction> Rehearsal::run(const Cluster& cluster, const CostTable& costs
   outcome.forward_us = entries.forward_us;
   outcome.compresses = false;
   for (size_t i = 0; i < profile_->gradients.size(); ++i)
-    for (const Fitting::Option& option : fitting_->options(i)) {
+    for (const BoundScheme::Option& option : bound_scheme_->options(i)) {
       outcome.compresses = outcome.compresses || !option.is_lossless();
       outcome.open = outcome.open || option.needs.planned.open;
     }

@@ -1,10 +1,10 @@
-// A step of a scheme on a model and a cluster, foretold: the scheme's own plugins say what they
+// A step of a scheme on a model and a cluster, predicted: the scheme's own plugins say what they
 // send and what travels together, sdk/planning's forecast says when.
 //
 // Pure: the same files, model, cluster and costs give the same outcome.
 #pragma once
 
-#include "core/fit/fitting.hpp"
+#include "core/fit/bound_scheme.hpp"
 #include "tools/penstock/plan/cluster.hpp"
 #include "tools/penstock/plan/costs.hpp"
 #include "tools/penstock/plan/profile.hpp"
@@ -26,7 +26,7 @@ struct Prediction {
   double encode_us = 0, exchange_us = 0, decode_us = 0;
   double bytes = 0;        // that a rank sends
   bool compresses = true;  // any gradient arrives changed
-  bool open = false;       // its payloads' sizes depend on values, so nothing is foretold
+  bool open = false;       // its payloads' sizes depend on values, so nothing is predicted
   std::set<std::string> without_cost;    // methods that count as free, since no table has them
   std::vector<std::string> explanation;  // the scheduler's
   planning::Plan plan;
@@ -48,7 +48,7 @@ class Rehearsal {
   // `ready` is that of the same profile and cluster, which has as many ranks.
   Result<Prediction> run(const Cluster& cluster, const CostTable& costs,
                          const ReadyTimes& ready) const;
-  const std::shared_ptr<const Fitting>& fitting() const { return fitting_; }
+  const std::shared_ptr<const BoundScheme>& bound_scheme() const { return bound_scheme_; }
 
  private:
   Rehearsal(const SchemeFile& file, const ModelProfile& profile)
@@ -73,7 +73,7 @@ class Rehearsal {
 
   const SchemeFile* file_;
   const ModelProfile* profile_;
-  std::shared_ptr<const Fitting> fitting_;
+  std::shared_ptr<const BoundScheme> bound_scheme_;
   std::shared_ptr<const Transports> transports_;
 };
 

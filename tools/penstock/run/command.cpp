@@ -62,7 +62,7 @@ int run(RunOptions& options) {
     for (const char* name : {"PENSTOCK_RUN_CONFIG", "PENSTOCK_CONFIG"})
       setenv(name, path.c_str(), 1);
   }
-  set_meeting_place(launched.hosts);
+  set_rendezvous_place(launched.hosts);
   launched.prefix = !options.no_prefix;
   return launch(launched);
 }

@@ -49,7 +49,7 @@ bool is_free(uint16_t port) {
 
 }  // namespace
 
-void set_meeting_place(const std::string& hosts) {
+void set_rendezvous_place(const std::string& hosts) {
   setenv("MASTER_ADDR", first_host(hosts).c_str(), 0);
   std::random_device any;
   // Another run at the same place is another run.

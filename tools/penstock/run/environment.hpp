@@ -13,7 +13,7 @@ std::vector<std::string> forwarded_variables();
 // Where the ranks of a program may meet without MPI, as torch's process groups do: sets MASTER_ADDR
 // to the first host of the file `hosts`, or to this host where it is empty, and MASTER_PORT to a
 // port that is free here. What is set already stays.
-void set_meeting_place(const std::string& hosts);
+void set_rendezvous_place(const std::string& hosts);
 
 // The program that `penstock run` starts for `name`. "python" and "python3" are the one in
 // PENSTOCK_PYTHON, which the package sets when it starts this command; else, where this command

@@ -1,5 +1,6 @@
-// Penstock for C++ programs that train with libtorch: gradients are averaged over the ranks while
-// backward runs, compressed, in the order and at the moments that a scheme chooses.
+// Penstock for C++ programs that train with libtorch. It averages the gradients over the ranks
+// while backward runs. A scheme chooses how they are compressed, in which order and when they are
+// sent.
 //
 //   penstock::torch::init();
 //   torch::optim::SGD sgd(model->parameters(), 0.1);
@@ -7,11 +8,11 @@
 //   penstock::torch::broadcast_parameters(*model);
 //   optimizer.zero_grad(); loss.backward(); optimizer.step();
 //
-// Threads: one thread drives all of this; gradients may be completed on the threads of autograd.
-// Errors: every function throws Error, unless it says otherwise. Collective: every rank makes the
-// call, in the same order as its other collective ones. Devices: gradients are taken where they
-// lie, on the CPU or on CUDA; all else is copied through host memory. Only names of torch are
-// needed here: this header includes none of its own.
+// Threads: one thread makes all calls; autograd's threads may complete gradients. Errors: every
+// function throws Error, unless its comment says otherwise. Collective: every rank must make the
+// call, and all ranks must make their collective calls in one order. Devices: gradients are read
+// in place, on the CPU or on CUDA; all other tensors are copied through host memory. This header
+// declares the names of torch that it needs, and includes no header of torch.
 #ifndef PENSTOCK_TORCH_HPP
 #define PENSTOCK_TORCH_HPP
 
@@ -43,17 +44,17 @@ class OutputArchive;
 
 namespace penstock::torch {
 
-// What torch's named_parameters() and named_buffers() give.
+// The type that torch's named_parameters() and named_buffers() return.
 using NamedTensors = ::torch::OrderedDict<std::string, at::Tensor>;
 
-// What could not be done, in one sentence that says what to do. After one that ended a step the run
-// is over: start it again, and load a saved state.
+// A failure, described in one sentence that also says how to fix it. If an error ended a step, the
+// run is over: start it again, and load a saved state.
 class Error : public std::runtime_error {
  public:
   Error(std::uint32_t code, const std::string& message)
       : std::runtime_error(message), code_(code) {}
 
-  // The kind, PENSTOCK_INVALID_ARGUMENT (1) and so on, as <penstock/base.h> numbers them.
+  // The kind of the failure: PENSTOCK_INVALID_ARGUMENT (1) and so on, from <penstock/base.h>.
   std::uint32_t code() const noexcept { return code_; }
 
  private:
@@ -67,134 +68,139 @@ struct Configuration {
   std::string config_text = {};  // TOML text instead of a file
 };
 
-// Opens the runtime and meets the other ranks; collective. Does nothing when it is open, unless a
-// configuration is given, which is refused then.
+// Opens the runtime and performs the rendezvous with the other ranks; collective. If the runtime is
+// open already, init() does nothing without a configuration, and throws with a configuration.
 void init(const Configuration& configuration = {});
 
-// Closes the runtime; also done at exit. Does nothing when it is not open. Optimizers made before
-// are of no use after.
+// Closes the runtime; the exit of the process does it too. Does nothing if the runtime is not open.
+// A DistributedOptimizer that was made before must not be used afterwards.
 void shutdown();
 
-// Tells the other ranks that this one gives up: all their waits end in an error that carries
-// `reason`. For the place where a program catches what ended its training. Never throws; does
-// nothing when the runtime is not open.
+// Notifies the other ranks that this rank gives up: all their waits end in an error that carries
+// `reason`. Call it where the program catches the exception that ended its training. Never throws;
+// does nothing if the runtime is not open.
 void give_up(const std::string& reason) noexcept;
 
 bool is_initialized() noexcept;
-std::uint32_t rank();        // of this process in the world, from 0
+std::uint32_t rank();        // rank of this process in the world, from 0
 std::uint32_t size();        // processes in the world
-std::uint32_t local_rank();  // among the processes of this host
+std::uint32_t local_rank();  // rank among the processes of this host, from 0
 std::uint32_t local_size();  // processes on this host
 
-// JSON: configuration in force, plugins, plans and counters of the runtime.
+// JSON: the configuration in force, and the plugins, plans and counters of the runtime.
 std::string report();
 
 // ---- Training ----
 
-// World ranks that take part, ascending; none: all.
+// World ranks that take part, in ascending order; empty: all ranks.
 using Ranks = std::vector<std::uint32_t>;
 
 struct Options {
-  // TOML text, or the path of a .toml file, instead of the configuration's; empty: that one.
+  // TOML text, or the path of a .toml file. Empty: the scheme of the configuration.
   std::string scheme = {};
-  bool sum = false;  // the result is the sum over ranks, not the mean
-  // Gradients leave in the last of so many backward passes, which add up; before it they may be
-  // changed. What comes is not divided by their number: divide the loss by it.
+  bool sum = false;  // true: the result is the sum over ranks, not the mean
+  // The number of backward passes whose gradients add up in one step. Gradients are sent in the
+  // last pass, and may be changed before it. The result is not divided by this number: divide the
+  // loss by it.
   std::uint32_t backward_passes_per_step = 1;
-  // Compare the ranks' parameters before the first gradient leaves: what it then is that they
-  // differ is said by check_parameters of [runtime].
+  // Compares the ranks' parameters before the first gradient is sent. The key check_parameters of
+  // [runtime] says whether a difference is a warning or an error, or whether nothing is compared.
   bool check_parameters = true;
-  // Whether the optimizer applies momentum. Empty: asked of its options, as torch's SGD, RMSprop,
-  // Adam and AdamW have them; an optimizer of your own with momentum says true here.
+  // Whether the optimizer applies momentum. Empty: the options of torch's SGD, RMSprop, Adam or
+  // AdamW decide. If your own optimizer applies momentum, set true.
   std::optional<bool> momentum = std::nullopt;
-  // World ranks that exchange gradients, ascending; empty: all. Only these make the optimizer.
+  // World ranks that exchange gradients, in ascending order; empty: all ranks. Only these ranks
+  // make the DistributedOptimizer.
   Ranks ranks = {};
-  // A scheduler such as dear may leave results for the next forward: before_forward() is called
-  // before each use of a module. For optimizers that leave parameters without gradients out, as
-  // torch's do.
+  // True: a scheduler such as dear may delay results until the next forward, and the program must
+  // call before_forward() before each use of a module. The optimizer must skip parameters without
+  // gradients, as torch's optimizers do.
   bool deferred = false;
 };
 
-// Totals since the optimizer was made; bytes are those of this rank.
+// Totals since the optimizer was made. Bytes are counted on this rank.
 struct Counters {
-  std::uint64_t steps;           // in which some gradient was applied
+  std::uint64_t steps;           // steps in which at least one gradient was applied
   std::uint64_t gradient_bytes;  // uncompressed, of the gradients that took part
-  std::uint64_t payload_bytes;   // handed to the transport
+  std::uint64_t payload_bytes;   // bytes handed to the transport
   std::uint64_t messages;
-  std::uint64_t void_buckets;       // given up for a gradient that was not finite on some rank
+  std::uint64_t void_buckets;       // skipped because a gradient was not finite on some rank
   std::uint64_t wait_us;            // microseconds that step() and synchronize() waited
-  std::uint64_t moved_bytes;        // sent to other ranks, as often as they left
-  std::uint64_t dense_moved_bytes;  // the same without compression
-  std::uint64_t forgotten_steps;    // not among `steps`: their results were thrown away
+  std::uint64_t moved_bytes;        // bytes sent to other ranks, repeated sends included
+  std::uint64_t dense_moved_bytes;  // bytes that uncompressed all-reduces would have sent
+  std::uint64_t forgotten_steps;    // steps whose results were all discarded; not in `steps`
 };
 
-// Lays the exchange of gradients around an optimizer of torch.
+// Adds the exchange of gradients to an optimizer of torch.
 //
-// Between backward and step() gradients are on their way: they are not to be read then, and
-// changing them is an error. What goes wrong while backward runs is thrown by synchronize() or
-// step(); a second backward before the step throws out of backward itself. Use this object's
-// zero_grad() and step() instead of the optimizer's own; its options, and torch's schedulers of
-// learning rates, are used as ever. Made and destroyed on every rank alike.
+// Between backward and step() the gradients are in transit: they must not be read, and changing
+// them is an error. Failures while backward runs are thrown by synchronize() or step(). Only
+// mistakes of the program are thrown out of backward itself: a backward pass too many before the
+// step, a sparse gradient. Use this object's zero_grad() and step() instead of the optimizer's own
+// functions. The optimizer's options and torch's learning rate schedulers work as usual. Every rank
+// that takes part must make and destroy this object.
 //
-// Results that step() uses, with a closure or without, are applied. Those that are gone when the
-// next backward comes (zero_grad(), another tensor, zeroed by hand) are forgotten: what compression
-// keeps is then, to the bit, what it was before that backward, gradient by gradient. Those that the
-// next backward adds to are applied.
+// Results are applied if step() uses them (with a closure or without), or if the next backward adds
+// to them. Results are forgotten if they are gone when the next backward starts (by zero_grad(),
+// because `grad` is another tensor, or zeroed by hand). A forgotten gradient changes no state of
+// compression: its state is, bit for bit, the state before the backward that computed it.
 class DistributedOptimizer {
  public:
-  // Collective. `optimizer`: borrowed, outlives this object; its parameter groups stay as they are.
-  // `named_parameters`: module->named_parameters(), same names and order on every rank; those that
-  // the optimizer does not have are left out. Parameters that require gradients now take part. Each
-  // of them has one place for a hook that runs after its gradient was accumulated, and this object
-  // takes it: a taken one is refused.
+  // Collective. `optimizer`: borrowed, must outlive this object; no parameter group may be added to
+  // it later. `named_parameters`: module->named_parameters(), with equal names and order on every
+  // rank; parameters that the optimizer does not have are ignored. Parameters that require
+  // gradients now take part. Each parameter has one place for a hook that runs after its gradient
+  // was accumulated. This object takes this place, and throws if it is taken already.
   DistributedOptimizer(::torch::optim::Optimizer& optimizer, const NamedTensors& named_parameters,
                        const Options& options = {});
   DistributedOptimizer(DistributedOptimizer&&) noexcept;
   DistributedOptimizer& operator=(DistributedOptimizer&&) noexcept;
-  // Takes the hooks off; a step in the middle is given up.
+  // Removes the hooks, and gives up an unfinished step.
   ~DistributedOptimizer();
 
   // Waits until every gradient holds the mean over ranks, then lets the optimizer update the
-  // parameters. With Options::deferred, under a plan that leaves results for the next forward,
-  // parameters are updated there, with the optimizer's options of now.
+  // parameters. With Options::deferred, and a plan that delays results until the next forward, the
+  // parameters are updated in that forward, with the options that the optimizer has now.
   void step();
-  // The same for a loss that the optimizer asks for: `closure` runs backward and returns the loss,
-  // and gradients are waited for after it. Returns what the optimizer's step returns.
+  // A step for optimizers that evaluate the loss themselves: `closure` runs backward and returns
+  // the loss, and step() waits for the gradients after each evaluation. Returns the return value of
+  // the optimizer's step.
   at::Tensor step(const std::function<at::Tensor()>& closure);
 
-  // Options::deferred: updates the parameters of `module` and all inside it that still wait for
-  // that. Before each forward of a module; the first call makes its parameters wait from then on.
-  // Does nothing where nothing waits.
+  // For Options::deferred: updates the parameters of `module` and of its submodules that still wait
+  // for their update. Call it before each forward of a module. Parameters wait only after the first
+  // call for their module; until then step() updates them. Does nothing if no parameter waits.
   void before_forward(const ::torch::nn::Module& module);
-  // Updates all that wait: before parameters are looked at by anything but a forward that was told,
-  // for evaluation or saving. Saving the state, broadcasts and shutdown() do it by themselves.
+  // Updates all parameters that wait. Call it before code reads parameters without a call of
+  // before_forward(), for example to evaluate or to save. save_state(), broadcasts and shutdown()
+  // call it themselves.
   void flush();
 
-  // As torch's. Refused between backward and step() or synchronize(). After synchronize(), results
-  // are thrown away by it.
+  // Does the work of torch's zero_grad(). Throws between backward and step() or synchronize().
+  // After synchronize() it discards the results, which are forgotten.
   void zero_grad(bool set_to_none = true);
 
-  // Waits until every gradient holds the mean, for clipping and the like; step() then takes them as
-  // they are. A parameter that backward did not reach here takes part with zeros, and gets the
-  // other ranks' share.
+  // Waits until every gradient holds the mean over ranks, so that the program can clip or change
+  // it; step() then uses the changed gradient. A parameter that backward did not reach on this
+  // rank takes part with zeros; its gradient also receives the mean over ranks.
   void synchronize();
 
-  // Instead of step(): parameters stay, and the results are forgotten even where they stay in the
-  // gradients. On every rank or none.
+  // Replaces step(): parameters do not change, and the results are forgotten even if they stay in
+  // the gradients. Call it on every rank or on none.
   void skip_step();
 
-  // Zeroes what memories keep of earlier steps (residuals, momenta, shifts), on every rank or on
-  // none: for a loop that throws away every step because of what one of them has left there. A step
-  // that was not taken yet is forgotten.
+  // Zeroes the states that memories keep of earlier steps (residuals, momenta, shifts). Call it on
+  // every rank or on none, in a loop that discards every step because an earlier step left bad
+  // values in these states. An unfinished step is forgotten.
   void let_go();
 
-  // What compression keeps on this rank (residuals, factors, step index). Every rank saves and
-  // loads its own; a run that loads it goes on bit for bit, given parameters and optimizer as they
-  // were. Saved between backward and step() it is that of before this backward, and the step goes
-  // on; a load drops it.
+  // The state of compression on this rank (residuals, factors, step index). Every rank must save
+  // and load its own state. A run that loads it, and has the parameters and the optimizer of that
+  // moment, continues bit for bit. Between backward and step(), save_state() returns the state
+  // before this backward, and the step continues; load_state() drops the step.
   std::vector<std::uint8_t> save_state();
   void load_state(const std::vector<std::uint8_t>& state);
-  // The same as a tensor of torch's archives, called "penstock".
+  // Write and read this state as the tensor "penstock" of an archive of torch.
   void save(::torch::serialize::OutputArchive& archive);
   void load(::torch::serialize::InputArchive& archive);
 
@@ -208,11 +214,11 @@ class DistributedOptimizer {
 
 // ---- Tensors of your own ----
 //
-// Ranks match by name, not by the order of calls: each rank that takes part asks under the same
-// name, which is free again after wait(). Tensors are dense; every type of torch's integers but
-// bool, and of its real numbers.
+// Operations match by name, not by the order of calls: each rank that takes part must use an equal
+// name. The name is free again after wait(). Tensors must be dense; their type must be float16,
+// bfloat16, float32, float64, uint8, int8, int16, int32 or int64.
 
-// An operation under way; its destructor waits. Keeps the memory that it works in.
+// An operation that is in progress. It keeps the tensors that it uses alive; its destructor waits.
 class Pending {
  public:
   struct Parts;
@@ -221,42 +227,43 @@ class Pending {
   Pending& operator=(Pending&&) noexcept;
   ~Pending();
 
-  // The result, in a tensor of its own. Throws where the ranks disagree, or one is gone. Once.
+  // Waits, and returns the result in a new tensor. Throws if the ranks disagree or a rank is dead.
+  // May be called once.
   at::Tensor wait();
 
  private:
   std::unique_ptr<Parts> parts_;
 };
 
-// The mean over ranks, or the sum; types and shapes are equal everywhere.
+// Starts the mean over ranks, or the sum. Types and shapes must be equal on all ranks.
 Pending start_allreduce(const at::Tensor& tensor, const std::string& name, bool sum = false,
                         Ranks ranks = {});
-// What `root`, a world rank, has; types and shapes are equal everywhere.
+// Starts a copy of the tensor of `root`, a world rank. Types and shapes must be equal on all ranks.
 Pending start_broadcast(const at::Tensor& tensor, const std::string& name, std::uint32_t root = 0,
                         Ranks ranks = {});
-// The rows of all ranks below each other, in the order of ranks; all extents but the first are
-// equal everywhere. A tensor without dimensions is a row.
+// Starts the concatenation of all ranks' tensors along the first dimension, in the order of ranks.
+// All extents but the first must be equal on all ranks. A tensor without dimensions is one row.
 Pending start_allgather(const at::Tensor& tensor, const std::string& name, Ranks ranks = {});
 
-// The same with the wait.
+// These functions start the operation and wait for its result.
 at::Tensor allreduce(const at::Tensor& tensor, const std::string& name, bool sum = false,
                      Ranks ranks = {});
 at::Tensor broadcast(const at::Tensor& tensor, const std::string& name, std::uint32_t root = 0,
                      Ranks ranks = {});
 at::Tensor allgather(const at::Tensor& tensor, const std::string& name, Ranks ranks = {});
-// Returns when all have called it.
+// Returns when all ranks that take part have called it.
 void barrier(const std::string& name = "all", Ranks ranks = {});
 
-// ---- The same beginning on every rank ----
+// ---- An equal start on every rank ----
 
 // Gives every rank the parameters and buffers of `root`, a world rank, in place; collective over
 // `ranks`.
 void broadcast_parameters(::torch::nn::Module& module, std::uint32_t root = 0, Ranks ranks = {});
 void broadcast_parameters(const NamedTensors& tensors, std::uint32_t root = 0, Ranks ranks = {});
 
-// Gives every rank the options and the state of the optimizer of `root`, which is torch's own
-// object, not the distributed one; collective over `ranks`. State that the root does not have is
-// dropped elsewhere too.
+// Gives every rank the options and the state of the optimizer of `root`; collective over `ranks`.
+// `optimizer` is torch's own object, not the DistributedOptimizer. The other ranks drop state that
+// the root does not have.
 void broadcast_optimizer_state(::torch::optim::Optimizer& optimizer, std::uint32_t root = 0,
                                Ranks ranks = {});
 

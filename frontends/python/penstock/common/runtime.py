@@ -36,7 +36,7 @@ class Topology:
     cross_size: int
 
 
-class LentTransport(Protocol):
+class BorrowedTransport(Protocol):
     """A transport of the frontend's own: addresses of its penstock_collective and its instance."""
 
     collective: int
@@ -78,7 +78,7 @@ def _gather_for(introduction: Introduction) -> Any:
 class Runtime:
     """An opened runtime. Calls may come from any thread. `close` ends it.
 
-    lent: what ``collective = "lent"`` stands for; closed with the runtime.
+    borrowed: what ``collective = "borrowed"`` stands for; closed with the runtime.
     introduction: who this process is, where the frontend knows it."""
 
     def __init__(
@@ -86,12 +86,12 @@ class Runtime:
         config_path: str,
         config_text: str,
         frontend: str,
-        lent: LentTransport | None = None,
+        borrowed: BorrowedTransport | None = None,
         introduction: Introduction | None = None,
     ) -> None:
         self.library = c.library()
         self._handle = c_void_p()
-        self._lent = lent
+        self._borrowed = borrowed
         self._sets: list[GradientSet] = []
         self._says_first = False  # what its first set does
         self._is_used = False  # for gradients or sums
@@ -110,15 +110,15 @@ class Runtime:
             config_path=c.Str.of(config_path),
             config_text=c.Str.of(config_text),
             frontend=c.Str.of(frontend),
-            lent_collective=lent.collective if lent else None,
-            lent_instance=lent.instance if lent else None,
+            borrowed_collective=borrowed.collective if borrowed else None,
+            borrowed_instance=borrowed.instance if borrowed else None,
             introduction=ctypes.pointer(introduced) if introduced else None,
         )
         try:
             self.library.check(self.library.runtime_open(byref(options), byref(self._handle)))
         except BaseException:
-            if lent:
-                lent.close()
+            if borrowed:
+                borrowed.close()
             raise
         found = c.Topology()
         self.library.check(self.library.runtime_topology(self._handle, byref(found)))
@@ -232,6 +232,6 @@ class Runtime:
             gradients.destroy()
         handle, self._handle = self._handle, c_void_p()
         self.library.runtime_close(handle)
-        if self._lent:
-            self._lent.close()
-            self._lent = None
+        if self._borrowed:
+            self._borrowed.close()
+            self._borrowed = None

@@ -254,7 +254,7 @@ class BucketExchange:
         made = world.current().create_set(
             "ddp",
             devices.with_room(specs),
-            c.SET_TELLS_OUTCOME | c.SET_GIVEN_BUCKETS,
+            c.SET_REPORTS_OUTCOME | c.SET_GIVEN_BUCKETS,
             "" if self._opened else scheme_text(self._scheme),
             ranks,
         )

@@ -166,7 +166,7 @@ class PenstockReduceScatter:
             for rank, part in zip(ranks, parts)
         ]  # fmt: skip
         # Whether the optimizer has a momentum is not known here: a memory must not have one.
-        flags = c.SET_TELLS_OUTCOME | c.SET_OPTIMIZER_MOMENTUM | c.SET_RESULT_AT_OWNER
+        flags = c.SET_REPORTS_OUTCOME | c.SET_OPTIMIZER_MOMENTUM | c.SET_RESULT_AT_OWNER
         flags |= 0 if average else c.SET_SUM
         assert self._scheme is not None
         self._set = world.current().create_set(

@@ -19,8 +19,8 @@ from penstock import _library as c
 _MOST_PAUSE_S = 0.05
 _TO_AGENT = timedelta(seconds=30)  # it is there before its ranks
 
-# Meetings over the store of one group; ranks open their runs in one order.
-_meetings = itertools.count()
+# RendezvousTable over the store of one group; ranks open their runs in one order.
+_rendezvous = itertools.count()
 
 
 class Identity:
@@ -34,7 +34,7 @@ class Identity:
         self.size = size
         self.by = by
         self._store = store
-        self._key = f"penstock/{next(_meetings)}"
+        self._key = f"penstock/{next(_rendezvous)}"
         self._rounds = itertools.count()
 
     def gather(self, text: str, timeout_s: float, warning_s: float) -> list[str]:
@@ -64,7 +64,7 @@ class Identity:
             if now - began > timeout_s:
                 raise TimeoutError(
                     f"waited {now - began:.0f} s for {self._missing(key)} of {self.by} to come to "
-                    "hvd.init(), or to their first backward; raise runtime.meeting_timeout_s if they "
+                    "hvd.init(), or to their first backward; raise runtime.rendezvous_timeout_s if they "
                     "may come later"
                 )
             if 0 < warning_s < now - warned and self.rank == 0:

@@ -1,6 +1,6 @@
-"""A transport over one of torch's process groups, for runs with ``collective = "lent"``.
+"""A transport over one of torch's process groups, for runs with ``collective = "borrowed"``.
 
-The plugin `lent` hands out frames and takes those that have come (plugins/collectives/lent/lent.h);
+The plugin `borrowed` hands out frames and takes those that have come (plugins/collectives/borrowed/borrowed.h);
 here they are moved over the group, by two threads for each other rank. The run's own threads never
 wait for Python.
 """
@@ -20,10 +20,10 @@ import torch
 import torch.distributed as dist
 
 from penstock import _library as c
-from penstock.common.runtime import LentTransport
+from penstock.common.runtime import BorrowedTransport
 from penstock.torch import identity, world
 
-_DOOR = "penstock.lent/1"
+_DOOR = "penstock.borrowed/1"
 _EXTENSION = 15  # words before it in penstock_collective
 # A group's messages of its own begin at tag 0; each run has the next one here.
 _FIRST_TAG = 1 << 30
@@ -54,7 +54,7 @@ class _Record(ctypes.Structure):
 
 
 class _Door(ctypes.Structure):
-    """penstock_lent_door."""
+    """penstock_borrowed_door."""
 
     _fields_ = [
         ("struct_size", c_uint64),
@@ -71,7 +71,7 @@ class _Door(ctypes.Structure):
 
 def lend_process_group(group: dist.ProcessGroup | None = None) -> None:
     """Lends a process group of torch's to the runs that init() opens from now on: those whose
-    configuration says ``collective = "lent"``, or names no transport.
+    configuration says ``collective = "borrowed"``, or names no transport.
 
     group: of backend gloo, with all ranks in their order; default: torch's default group. It may
         be used beside, but for the tags from 2**30 to 2**30 + 2**20 of its messages between two
@@ -79,16 +79,16 @@ def lend_process_group(group: dist.ProcessGroup | None = None) -> None:
 
     On every rank, before init(). ValueError for a group that cannot carry a run, and while a
     runtime is open. Where the launcher's usual transport cannot be loaded, a default group of
-    backend gloo is lent without it.
+    backend gloo is borrowed without it.
     """
     if not dist.is_initialized():
         raise ValueError(
             "lend_process_group found no process group of torch's; call "
             'torch.distributed.init_process_group("gloo") before'
         )
-    lent = dist.group.WORLD if group is None else group
-    _check(lent)
-    world.borrow_from(lambda: LentRun(lent, _next_tag()))
+    borrowed = dist.group.WORLD if group is None else group
+    _check(borrowed)
+    world.borrow_from(lambda: BorrowedRun(borrowed, _next_tag()))
 
 
 def _check(group: dist.ProcessGroup) -> None:
@@ -116,7 +116,7 @@ def _next_tag() -> int:
     return _FIRST_TAG + next(_numbers) % _TAGS
 
 
-def _for_want_of_others() -> tuple[LentTransport, str] | None:
+def _for_want_of_others() -> tuple[BorrowedTransport, str] | None:
     """The default group as a run's transport, and what to say of it, where it is up and the
     transport of this launcher cannot be loaded."""
     if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
@@ -133,14 +133,14 @@ def _for_want_of_others() -> tuple[LentTransport, str] | None:
         f"messages go over torch's default group (gloo), for '{usual}' cannot be loaded: {why}; "
         f"faster: {_REMEDIES[usual]}"
     )
-    return LentRun(dist.group.WORLD, _next_tag()), said
+    return BorrowedRun(dist.group.WORLD, _next_tag()), said
 
 
 world.borrow_for_want(_for_want_of_others)
 
 
-class LentRun:
-    """What one run has of a lent group, from before it opens until it is closed.
+class BorrowedRun:
+    """What one run has of a borrowed group, from before it opens until it is closed.
 
     collective, instance: addresses of the transport's table and instance, as
         penstock_runtime_options takes them.
@@ -153,10 +153,10 @@ class LentRun:
         make_error = ctypes.cast(c.library().error_make, c_void_p)
         self._relay = self._door.open(group.rank(), group.size(), make_error)
         if not self._relay:
-            raise MemoryError("no memory for the frames of a lent process group")
+            raise MemoryError("no memory for the frames of a borrowed process group")
         # Daemons: a rank that never answers must not keep this process from its end.
         self._threads = [
-            threading.Thread(target=move, args=(peer,), name=f"penstock-lent-{peer}", daemon=True)
+            threading.Thread(target=move, args=(peer,), name=f"penstock-borrowed-{peer}", daemon=True)
             for peer in range(group.size())
             if peer != group.rank()
             for move in (self._send, self._receive)
@@ -165,7 +165,7 @@ class LentRun:
             thread.start()
 
     def _load(self) -> Any:
-        path = c.library().path.parent / "penstock" / "plugins" / "collective-lent.so"
+        path = c.library().path.parent / "penstock" / "plugins" / "collective-borrowed.so"
         try:
             record = _Record.in_dll(ctypes.CDLL(str(path)), "penstock_plugin")
         except OSError as error:

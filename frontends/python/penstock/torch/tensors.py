@@ -46,7 +46,7 @@ def usable(tensor: torch.Tensor) -> bool:
     """True when named operations can work in the tensor's own memory. Those of a device go through
     a copy, also where gradients do not."""
     if not tensor.is_cpu:
-        devices.place_of(tensor)  # says so where it is for a reason that can be mended
+        devices.place_of(tensor)  # says so where it is for a reason that can be fixed
         return False
     return tensor.is_contiguous()
 

@@ -20,7 +20,7 @@ from penstock.common import environment, uncaught
 from penstock.common import process_sets as sets
 from penstock.common.exceptions import MISMATCH, HorovodInternalError
 from penstock.common.process_sets import ProcessSetTable
-from penstock.common.runtime import LentTransport, Runtime
+from penstock.common.runtime import BorrowedTransport, Runtime
 from penstock.torch import identity
 
 # The same number in Open MPI and MPICH.
@@ -30,9 +30,9 @@ _lock = threading.RLock()
 _runtime: Runtime | None = None
 _owner_pid = 0
 # Makes the transport of a run, where the program lends one.
-_lender: Callable[[], LentTransport] | None = None
+_lender: Callable[[], BorrowedTransport] | None = None
 # Makes one with what to say of it where no other can be had; None: there is none, or no need.
-_last_resort: Callable[[], tuple[LentTransport, str] | None] = lambda: None
+_last_resort: Callable[[], tuple[BorrowedTransport, str] | None] = lambda: None
 _homogeneous = True
 # Run at the start of a shutdown, in the order of registration: they finish or give up what is under
 # way.
@@ -45,21 +45,21 @@ def before_shutdown(action: Callable[[bool], None]) -> Callable[[bool], None]:
     return action
 
 
-def borrow_from(lender: Callable[[], LentTransport]) -> None:
+def borrow_from(lender: Callable[[], BorrowedTransport]) -> None:
     """The runs that init opens from now on get a transport from `lender`. ValueError while one is
     open."""
     global _lender
     with _lock:
         if _runtime is not None:
             raise ValueError(
-                "a transport is lent before init(), but the runtime is open; lend it before "
+                "a transport is borrowed before init(), but the runtime is open; lend it before "
                 "init(), or after shutdown()"
             )
         _lender = lender
 
 
-def borrow_for_want(lender: Callable[[], tuple[LentTransport, str] | None]) -> None:
-    """Runs for which nothing was lent get a transport from `lender` where they have no other."""
+def borrow_for_want(lender: Callable[[], tuple[BorrowedTransport, str] | None]) -> None:
+    """Runs for which nothing was borrowed get a transport from `lender` where they have no other."""
     global _last_resort
     _last_resort = lender
 
@@ -80,7 +80,7 @@ def init(
     """Opens the runtime and meets the other ranks; collective. Does nothing when it is open.
 
     config: path of a TOML file; default: the one named by PENSTOCK_CONFIG, or no compression over
-        what fits the launcher, or over what was lent (lend_process_group).
+        what fits the launcher, or over what was borrowed (lend_process_group).
     config_text: TOML text instead of a file.
     comm: Horovod's; the world is always that of the launcher, so it must be empty.
     process_sets: the sets to register, the same on every rank; "dynamic" (or
@@ -126,13 +126,13 @@ def init(
 def _open(path: str, text: str) -> Runtime:
     group = identity.of_default_group()
     borrowed = _last_resort() if _lender is None else None
-    lent = _lender() if _lender is not None else borrowed and borrowed[0]
+    borrowed = _lender() if _lender is not None else borrowed and borrowed[0]
     name = f"penstock.torch {penstock.__version__}"
     try:
-        opened = Runtime(path, text, name, lent, group or identity.of_torchrun())
+        opened = Runtime(path, text, name, borrowed, group or identity.of_torchrun())
     except HorovodInternalError as error:
         raise type(error)(_with_groups_remedy(str(error), group), error.code) from None
-    if borrowed and opened.topology.rank == 0 and transport_of(opened) == "lent":
+    if borrowed and opened.topology.rank == 0 and transport_of(opened) == "borrowed":
         warnings.warn(borrowed[1], stacklevel=3)
     return opened
 
@@ -147,7 +147,7 @@ def _with_groups_remedy(said: str, group: identity.Identity | None) -> str:
 
 
 def transport_of(runtime: Runtime) -> str:
-    """By which messages travel: "ucx", "mpi", "lent" and so on."""
+    """By which messages travel: "ucx", "mpi", "borrowed" and so on."""
     scheme = runtime.report()["scheme"]
     return scheme["transport"] or scheme["collective"]
 

@@ -16,7 +16,7 @@ DENSE = '[scheme]\ncompressor = "none"\nmemory = "none"\n'
 
 def work(rank: int, size: int, store: str, how: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
-    if how == "lent":
+    if how == "borrowed":
         hvd.lend_process_group()
     if how != "late":
         hvd.init()

@@ -200,7 +200,7 @@ def main() -> int:
     if options.device == "cuda":
         device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
         torch.cuda.set_device(device)
-    if dist.is_initialized():  # and lent: over_gloo.py
+    if dist.is_initialized():  # and borrowed: over_gloo.py
         agree = train(device, options.steps)
     else:
         agree = with_group(lambda: train(device, options.steps))

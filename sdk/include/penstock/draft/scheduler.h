@@ -1,13 +1,15 @@
-/* Draft: what schedulers may ask for one day. No host acts on it yet, and one that meets it refuses the plugin with a
- * sentence. Numbers stay taken; names and meaning may change until this moves to <penstock/scheduler.h>. */
+/* Draft: abilities that schedulers may declare in a later version. No host supports them today: a
+ * host refuses a plugin that sets a draft flag, with a message. The numbers stay reserved. Names
+ * and meaning may change until a draft moves to <penstock/scheduler.h>. */
 #ifndef PENSTOCK_DRAFT_SCHEDULER_H
 #define PENSTOCK_DRAFT_SCHEDULER_H
 
 #include <penstock/scheduler.h>
 
 enum {
-  /* A flag of penstock_scheduler_traits: penstock_scheduler.arrange decides at run time in which order that goes out which
-   * is ready on every rank. Such plans differ between runs: refused under deterministic = true. */
+  /* A flag of penstock_scheduler_traits: penstock_scheduler.arrange decides at run time the order
+   * of the gradients that are ready on every rank. Such plans differ between runs, so they are
+   * refused under deterministic = true. */
   PENSTOCK_SCHEDULER_NEGOTIATES = 1u << 2
 };
 

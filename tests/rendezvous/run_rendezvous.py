@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Starts processes as launchers without MPI do, and looks at what they say of each other.
+
+Usage: run_rendezvous.py WORKER MODE. Exit status 77: cannot be run here, and why.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import time
+
+WORKER = sys.argv[1]
+OF_LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HOROVOD_", "MASTER_", "PENSTOCK_", "TORCHELASTIC_")
+
+
+def clean() -> dict[str, str]:
+    """The environment without what launchers have left in it."""
+    return {name: value for name, value in os.environ.items()
+            if not name.startswith(OF_LAUNCHERS) and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+
+
+def free_port() -> int:
+    """A port whose successor is free too: the store takes that one."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("", 0))
+            port = first.getsockname()[1]
+            try:
+                second.bind(("", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+def torchrun_variables(rank: int, size: int, port: int) -> dict[str, str]:
+    return {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+
+def run(size: int, ranks: list[int] | None = None, deadline: float = 20, more: dict[str, str] | None = None) -> list[tuple[int, str, float]]:
+    """Status, output and seconds of each process that is started."""
+    port = free_port()
+    begin = time.monotonic()
+    started = [start(rank, size, port, deadline, more) for rank in (range(size) if ranks is None else ranks)]
+    return [(*ends(process), time.monotonic() - begin) for process in started]
+
+
+def ends(process: subprocess.Popen[str], within: float = 60) -> tuple[int, str]:
+    output, _ = process.communicate(timeout=within)
+    return process.returncode, output.strip()
+
+
+def start(rank: int, size: int, port: int, deadline: float, more: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen([WORKER, str(deadline)], env={**clean(), **torchrun_variables(rank, size, port), **(more or {})},
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def expect(condition: bool, what: object) -> None:
+    if not condition:
+        raise SystemExit(f"not as expected: {what}")
+
+
+def expected(size: int) -> list[str]:
+    total = sum(rank + 10 for rank in range(size))
+    return [f"rank {rank} of {size} on 1 hosts, local {rank} of {size}, sum {total}" for rank in range(size)]
+
+
+def all_meet(size: int) -> None:
+    ended = run(size)
+    expect([status for status, _, _ in ended] == [0] * size, ended)
+    expect([output for _, output, _ in ended] == expected(size), ended)
+
+
+def alone() -> None:
+    ended = run(1)
+    expect(ended[0][:2] == (0, "alone"), ended)
+
+
+def told_alone() -> None:
+    """No launcher speaks of others, so the transport is told that there are none."""
+    ended = run(1)
+    expect(ended[0][:2] == (0, expected(1)[0]), ended)
+
+
+def missing() -> None:
+    for status, output, seconds in run(3, ranks=[0, 2], deadline=2):
+        expect(status == 1 and "rank 1" in output, output)
+        expect(seconds < 15, seconds)
+
+
+def lost_master() -> None:
+    """Nobody serves at the address: its name and the reason."""
+    (status, output, seconds), = run(2, ranks=[1], deadline=1, more={"MASTER_ADDR": "127.0.0.3"})
+    expect(status == 1 and "127.0.0.3" in output and "Connection refused" in output, output)
+    expect(seconds < 15, seconds)
+
+
+def wrong_name() -> None:
+    (status, output, _), = run(2, ranks=[1], deadline=1, more={"MASTER_ADDR": "no.such.host.invalid"})
+    expect(status == 1 and "'no.such.host.invalid' is no host that this one can find" in output, output)
+
+
+def conflict() -> None:
+    for status, output, _ in run(2, more={"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "3"}):
+        expect(status == 1 and "two launchers contradict each other" in output and "OMPI_COMM_WORLD_SIZE=3" in output, output)
+
+
+def nonsense() -> None:
+    for status, output, _ in run(2, more={"RANK": "-1"}):
+        expect(status == 1 and 'RANK is "-1", expected an integer from 0 to 1' in output, output)
+
+
+def twins() -> None:
+    """Two runs with the same address and port, started at the same instant: none of their ranks train together, and who
+    hears of the other run says so."""
+    starts = 200 if "TEST_LONG" in os.environ else 5
+    told = 0
+    for turn in range(starts):
+        port = free_port()
+        ranks = [(run, rank) for run in range(2) for rank in range(2)]
+        if turn % 2:
+            ranks.reverse()
+        started = [start(rank, 2, port, 4) for _, rank in ranks]
+        ended = [ends(process) for process in started]
+        expect(all(status == 1 for status, _ in ended), ended)
+        told += sum("is there twice" in output for _, output in ended)
+        expect(any("is there twice, process" in output and "PENSTOCK_PORT" in output for _, output in ended), ended)
+    print(f"{starts} starts of two runs at one place: no rank went on; {told} of {4 * starts} ranks name the other run")
+
+
+def late() -> None:
+    """A rank that comes long after the deadline is waited for, with warnings."""
+    for second in (0, 1):
+        port = free_port()
+        more = {"RENDEZVOUS_S": "30"}
+        first = start(1 - second, 2, port, 1, more)
+        time.sleep(4)
+        other = start(second, 2, port, 1, more)
+        (status, output), (other_status, other_output) = ends(first), ends(other)
+        expect((status, other_status) == (0, 0), output + other_output)
+        who = "has waited 1.0 s for rank 0" if second == 0 else "rank 1 has not come to the run for 1.0 s"
+        expect(output.count("warning: ") >= 2 and who in output, output)
+
+
+def fails() -> None:
+    """The transport of rank 1 cannot join: all hear why at once."""
+    for status, output, seconds in run(3, deadline=40, more={"FAILS_IN_JOIN": "1"}):
+        expect(status == 1 and "out of descriptors" in output and ("rank 1" in output or "joining" in output), output)
+        expect(seconds < 10, seconds)
+
+
+def profile() -> None:
+    """Rank 0 alone writes it, and cannot: all hear why."""
+    for status, output, _ in run(3, more={"PROFILE": "/no/such/folder/profile.csv"}):
+        expect(status == 1 and 'runtime.profile is "/no/such/folder/profile.csv", which cannot be written' in output, output)
+
+
+def ipv6() -> None:
+    """In a network without IPv4 (ipv6_only.sh), by address and by a name that has only an IPv6 one."""
+    for place in ("::1", "[::1]", "fd00::7", "only.ipv6.test"):
+        ended = run(2, more={"MASTER_ADDR": place})
+        expect([output for _, output, _ in ended] == expected(2), ended)
+
+
+def torchrun() -> None:
+    """The launcher itself, which has a store of its own at MASTER_PORT."""
+    if importlib.util.find_spec("torch") is None:
+        print("this Python has no torch, and so no torchrun")
+        raise SystemExit(77)
+    ran = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1",
+                          "--master-port", str(free_port()), "--no-python", WORKER, "40"],
+                         env=clean(), capture_output=True, text=True, timeout=80, check=False)
+    lines = sorted(line for line in ran.stdout.splitlines() if line.startswith("rank "))
+    expect(ran.returncode == 0 and lines == expected(2), ran.stdout + ran.stderr)
+
+
+MODES = {"alone": alone, "told_alone": told_alone, "pair": lambda: all_meet(2), "four": lambda: all_meet(4), "missing": missing,
+         "lost_master": lost_master, "wrong_name": wrong_name, "conflict": conflict, "nonsense": nonsense, "torchrun": torchrun,
+         "twins": twins, "late": late, "fails": fails, "profile": profile, "ipv6": ipv6}
+
+if __name__ == "__main__":
+    MODES[sys.argv[2]]()

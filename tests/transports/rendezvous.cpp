@@ -1,0 +1,63 @@
+// Part of transport_ranks: the ranks meet as those of a run do, for transports that must be told.
+#include "core/comm/rendezvous.hpp"
+
+#include "rank.hpp"
+
+#include <stdexcept>
+
+namespace penstock::test {
+namespace {
+
+// Once for the process: a transport that joins again is told by the same joined.
+Control& met(std::vector<uint32_t>& hosts) {
+  static JoinedRanks joined = [] {
+    Control::Options options;
+    options.deadline_us = 600'000'000;
+    options.heartbeat_us = 150'000'000;  // the tests count allocations of the process
+    Result<std::optional<Rendezvous>> rendezvous = rendezvous_of();
+    if (!rendezvous.ok()) throw std::runtime_error(std::string(rendezvous.status().message()));
+    if (!rendezvous.value()) {
+      Result<std::unique_ptr<Control>> alone = Control::start(std::move(options));
+      return JoinedRanks{Group(), std::move(alone.value())};
+    }
+    Result<JoinedRanks> found = meet_at(*rendezvous.value(), std::move(options));
+    if (!found.ok()) throw std::runtime_error(std::string(found.status().message()));
+    return std::move(found.value());
+  }();
+  hosts = joined.world.hosts();
+  return *joined.control;
+}
+
+// A plugin of the kit's host takes no statuses of the core.
+penstock_status* of_the_kit(const Status& status) {
+  if (status.ok()) return nullptr;
+  const std::string message(status.message());
+  return test_host()->status_new(test_host()->context, PENSTOCK_DEADLINE_EXCEEDED,
+                                 sdk::str(message));
+}
+
+}  // namespace
+
+void tell(penstock_world& world) {
+  static std::vector<uint32_t> hosts;
+  static penstock_key_value_store store{};
+  Control& control = met(hosts);
+  store.struct_size = sizeof store;
+  store.context = &control;
+  store.put = [](void* context, penstock_str key, penstock_str value) {
+    return of_the_kit(static_cast<Control*>(context)->put(sdk::view(key), sdk::view(value)));
+  };
+  store.get = [](void* context, penstock_str key, uint64_t timeout_us, void* to,
+                 void (*sink)(void* to, penstock_str value)) {
+    const auto got = static_cast<Control*>(context)->get(sdk::view(key), timeout_us);
+    if (got.ok()) sink(to, sdk::str(got.value()));
+    return of_the_kit(got.status());
+  };
+  const auto rendezvous = rendezvous_of();
+  world.hosts = hosts.data();
+  world.size = static_cast<uint32_t>(hosts.size());
+  world.rank = rendezvous.value() ? rendezvous.value()->rank : 0;
+  world.store = &store;
+}
+
+}  // namespace penstock::test
