@@ -173,7 +173,7 @@ TEST_F(Parts, PatienceWarnsByNameAndEndsWhatWaitsForTooLong) {
   patience.poll(kSecondUs);
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(sent[0].substr(0, 66),
-            "0 ranks 1 and 2 have not asked for 'sum' for 1.0 s, other ranks wa");
+            "0 ranks 1 and 2 have not asked for 'sum' for 1.0 s, but other rank");
   patience.poll(5 * kSecondUs);
   EXPECT_EQ(sent.back().substr(0, 45), "0 ranks 1 and 2 did not come to 'sum' within ");
   EXPECT_TRUE(rendezvous_table->run_failure().ok());

@@ -166,8 +166,9 @@ TEST(ControlState, WhatARankLastDidIsToldWithItsAge) {
   const uint64_t second = 1'000'000;
   for (const auto& [age_us, expected] :
        {std::pair(second / 2, "rank 1 failed: killed; it last did: end of step 7"),
-        std::pair(4 * second,
-                  "rank 1 failed: killed; it last did: end of step 7 (it told so 4.0 s ago)")}) {
+        std::pair(
+            4 * second,
+            "rank 1 failed: killed; it last did: end of step 7 (it reported this 4.0 s ago)")}) {
     std::string heard;
     State state({2, 60 * second, second, 0, 0}, [&](uint32_t rank, std::string frame) {
       const std::string body = body_of(frame);

@@ -68,7 +68,7 @@ TEST_F(Simulated, DevicesAreFoundByNumber) {
   EXPECT_EQ(found.value().name(), "cuda:1");
   for (const int32_t id : {-1, 2})
     EXPECT_EQ(devices.find({PENSTOCK_DEVICE_CUDA, id}).status().code(), Code::not_found) << id;
-  EXPECT_TRUE(contains(devices.find({7, 0}).status().message(), "device type 7 is none"));
+  EXPECT_TRUE(contains(devices.find({7, 0}).status().message(), "device type 7 is not known"));
 }
 
 TEST_F(Simulated, WhatIsMadeEndsWithItsOwnerAndMovesWithIt) {

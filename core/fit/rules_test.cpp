@@ -178,7 +178,7 @@ TEST(Fit, RouteShardIsForPayloadsThatAreGathered) {
 TEST(Fit, AnOwnersMemoryIsForRouteShard) {
   FitInput input = good_input();
   input.names_owner_memory = true;
-  expect_refused(input, {"scheme.owner_memory", "route \"flat\" has none"});
+  expect_refused(input, {"scheme.owner_memory", "route \"flat\" has no owners that encode"});
   input = shard_input();
   input.names_owner_memory = true;
   EXPECT_TRUE(check_fit(input).ok());

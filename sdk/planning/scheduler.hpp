@@ -124,8 +124,7 @@ class MeasuringScheduler : public Scheduler<Method> {
   }
   static sdk::Option profile_steps_option(
       const char* summary =
-          "planned: steps measured before the plan is made, and between two looks "
-          "at it") {
+          "planned: steps measured before the plan is made, and in each later observation") {
     return sdk::integer_option("profile_steps", 5)
         .at_least(1)
         .at_most(1000000)
@@ -138,7 +137,7 @@ class MeasuringScheduler : public Scheduler<Method> {
     return sdk::real_option("replan_factor", value).above(1).unit("factor").summary(summary);
   }
   static sdk::Option unmeasured_count_option(
-      const char* summary = "planned: gradients in a bucket as long as nothing is measured") {
+      const char* summary = "planned: gradients in a bucket until times are measured") {
     return sdk::integer_option("unmeasured_count", 16)
         .at_least(1)
         .unit("gradients")

@@ -19,7 +19,7 @@ std::string not_simulated(const LoadedPlugin& plugin, const OptionSettings& opti
   if ((traits.dtypes & PENSTOCK_DTYPE_BIT(PENSTOCK_FLOAT32)) == 0)
     return "it does not take float32";
   if (!keep && (traits.flags & PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS) != 0)
-    return "it works only where a memory keeps what was not sent";
+    return "it works only if a memory keeps the values that were not sent";
   return "";
 }
 

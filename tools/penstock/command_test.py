@@ -319,7 +319,7 @@ def test_new_refuses_bad_names_unknown_kinds_and_existing_folders(tmp_path):
         ran = penstock("new", *arguments, "--directory", tmp_path)
         assert ran.returncode == 1 and expected in ran.stderr
     ran = penstock("new", "compressor", "topk", "--directory", tmp_path)
-    assert ran.returncode == 1 and "compressor/topk is that of a plugin that comes with Penstock" in ran.stderr
+    assert ran.returncode == 1 and "compressor/topk belongs to a plugin that comes with Penstock" in ran.stderr
     assert not (tmp_path / "topk").exists()
     (tmp_path / "mine").mkdir()
     ran = penstock("new", "compressor", "mine", "--directory", tmp_path)
@@ -334,7 +334,7 @@ def test_names_of_shipped_plugins_are_refused_where_none_is_installed_beside_the
     shutil.copy(COMMAND, command)
     ran = subprocess.run([command, "new", *plugin.split(), "--directory", tmp_path], capture_output=True, text=True, check=False)
     kind, name = plugin.replace("composite", "collective").split()
-    assert ran.returncode == 1 and f"the id {kind}/{name} is that of a plugin that comes with Penstock" in ran.stderr, ran.stderr
+    assert ran.returncode == 1 and f"the id {kind}/{name} belongs to a plugin that comes with Penstock" in ran.stderr, ran.stderr
     assert not (tmp_path / name).exists()
 
 

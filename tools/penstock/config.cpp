@@ -156,13 +156,13 @@ int traffic(const TrafficOptions& options) {
 void add_config(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<CheckedFiles>();
   CLI::App* config =
-      app.add_subcommand("config", "Check configurations, what they may say, and what they move");
+      app.add_subcommand("config", "Check configurations, list their keys, count their bytes");
   config->require_subcommand(1);
   config->footer("Example: penstock config check conf/dgc.toml");
   CLI::App* check_app = config->add_subcommand(
       "check", "Read each file, load the plugins it names and check every option");
   check_app->footer(
-      "Prints \"ok FILE\" or the error with line and column; exit status 1 if any is wrong.\n"
+      "Prints \"ok FILE\" or the error with line and column; exit status 1 if a file is wrong.\n"
       "Example: penstock config check conf/*.toml");
   check_app->add_option("FILE", options->files, "TOML files")->required();
   add_plugin_path(*check_app, options->plugin_path);
@@ -171,7 +171,7 @@ void add_config(CLI::App& app, Invocation& invocation) {
 
   auto describes_json = std::make_shared<bool>(false);
   CLI::App* describe_app = config->add_subcommand(
-      "describe", "Every key that a file may have, outside the options of plugins");
+      "describe", "Every key that a file may have, except the options of plugins");
   describe_app->footer("Example: penstock config describe --json");
   add_json_flag(*describe_app, *describes_json);
   describe_app->callback(
@@ -179,13 +179,14 @@ void add_config(CLI::App& app, Invocation& invocation) {
 
   auto moved = std::make_shared<TrafficOptions>();
   CLI::App* traffic_app = config->add_subcommand(
-      "traffic", "What a rank sends in a step under each file, beside dense all-reduces");
+      "traffic", "Bytes that a rank sends in a step under each file, and under dense all-reduces");
   traffic_app->footer(
-      "For a model of usual shapes, 106 MB of float32. A gathered payload goes to every other "
-      "rank, a\n"
-      "summed one does not, so that gathers win up to some number of ranks only.\n"
-      "\"up to\": room for the most that may travel. \"depends on values\": such room would say\n"
-      "nothing (adacomp, inceptionn); a run warns after ten steps if more moves than dense would.\n"
+      "For a model of usual shapes, 106 MB of float32. A gathered payload goes to every other\n"
+      "rank, but a summed payload does not. So a gather sends less than dense only up to some\n"
+      "number of ranks.\n"
+      "\"up to\": the largest number of bytes that is possible. \"depends on values\": the largest\n"
+      "number would be misleading (adacomp, inceptionn); a run warns after ten steps if it sends\n"
+      "more than dense would.\n"
       "Example: penstock config traffic conf/*.toml --ranks 8");
   traffic_app->add_option("FILE", moved->files, "TOML files")->required();
   traffic_app->add_option("--ranks", moved->ranks, "ranks that exchange")
@@ -193,7 +194,7 @@ void add_config(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   traffic_app
       ->add_option("--ranks-per-host", moved->ranks_per_host,
-                   "how many of them share a host: route hierarchical adds within hosts first")
+                   "ranks that share a host: route hierarchical adds within hosts first")
       ->check(whole_from(1, 65536))
       ->capture_default_str();
   add_plugin_path(*traffic_app, moved->plugin_path);

@@ -139,7 +139,7 @@ def test_doctor_says_what_of_a_scheme_goes_through_host_memory_and_why():
     assert why == "the ranks of a host add it in host memory, because no transport.device is named" and why in by_hosts["found"]
     assert not adaq["on_device"]
     assert adaq["through_host_memory"]['compressor "adaq" was built for the CPU only'][0] == "matrices"
-    assert "through host memory, there and back, go matrices, convolutions" in adaq["found"]
+    assert "gradients that go through host memory, there and back: matrices, convolutions" in adaq["found"]
 
 
 VECTORS_ON_THE_CPU = '[[rule]]\nmatch = { dims = 1 }\ncompressor = "adaq"\nmemory = "residual"\n'
@@ -155,7 +155,7 @@ def test_doctor_knows_what_works_on_a_device_and_how_it_is_sent(kind, tmp_path):
     assert line["state"] == "-" and staged.pop('compressor "adaq" was built for the CPU only') == ["vectors"]
     if kind == "LOSSY_ON_CUDA":
         assert line["on_device"] == ["matrices", "convolutions"] and not staged
-        assert "what they send goes through pinned host memory" in line["found"]
+        assert "their payloads go through pinned host memory" in line["found"]
     else:
         ((why, what),) = staged.items()
         assert what == ["matrices", "convolutions"] and "no transport.device is named" in why
@@ -178,7 +178,7 @@ def test_doctor_says_what_goes_over_a_library_that_a_run_will_ask(tmp_path):
     file.write_text(scheme + '"auto"\n')
     (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", ON_DEVICE.parent, file), "scheme")
     assert line["on_device"] == line["from_device_to_device"] == ["matrices", "convolutions", "vectors"]
-    assert "over mpi (where its library takes memory of devices: a run asks it" in line["found"]
+    assert "over mpi (if its library accepts device memory: a run asks the library" in line["found"]
     file.write_text(scheme + '"no"\n')
     (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", ON_DEVICE.parent, file), "scheme")
     assert line["state"] == "problem" and 'transport.device = "mpi" does not carry memory of CUDA devices' in line["found"]

@@ -9,7 +9,7 @@ LEGAL = {
     "absent": ("faulty payloads", "ok", ""),  # sends nothing of an empty gradient
     "shift": ("conservation", "ok", "a shift, which moves by what was sent"),  # as EF21 and DIANA
     "shared_scale": ("faulty payloads", "ok", ""),  # the two rounds of docs/abi.md
-    "each": ("given buckets", "warning", "takes given buckets apart"),  # a bucket for each gradient, whatever was given
+    "each": ("given buckets", "warning", "splits given buckets"),  # a bucket for each gradient, whatever was given
 }
 
 

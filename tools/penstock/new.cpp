@@ -80,7 +80,7 @@ Status check_id_is_free(const NewOptions& options) {
   const std::span<const std::string_view> shipped = shipped_plugins();
   if (std::find(shipped.begin(), shipped.end(), id) != shipped.end())
     return failed_precondition(
-        "the id {} is that of a plugin that comes with Penstock; choose another name", id);
+        "the id {} belongs to a plugin that comes with Penstock; choose another name", id);
   Plugins plugins({});
   const PluginFile* taken =
       plugins.registry().find(*kind_from_name(kind_of(options)), options.name);
@@ -103,7 +103,7 @@ Status make(const NewOptions& options, const std::filesystem::path& folder) {
   std::error_code error;
   if (std::filesystem::exists(folder, error))
     return failed_precondition(
-        "{} exists already and is left as it is; choose another name or "
+        "{} exists already and was not changed; choose another name or "
         "--directory",
         folder.string());
   std::filesystem::create_directories(folder, error);
@@ -140,9 +140,8 @@ void add_new(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<NewOptions>();
   CLI::App* new_app = app.add_subcommand("new", "Start a plugin of your own, outside the tree");
   new_app->footer(
-      "Makes the folder DIR/NAME with source, test, build file, README and a configuration. What "
-      "it\n"
-      "makes builds and works as it is. Example: penstock new compressor mine");
+      "Makes the folder DIR/NAME with source, test, build file, README and a configuration. The\n"
+      "new plugin builds and works without a change. Example: penstock new compressor mine");
   new_app
       ->add_option(
           "KIND", options->kind,
@@ -150,7 +149,7 @@ void add_new(CLI::App& app, Invocation& invocation) {
           "scheduler")
       ->required();
   new_app->add_option("NAME", options->name, "name of the plugin")->required();
-  new_app->add_option("--directory", options->directory, "where the folder is made")
+  new_app->add_option("--directory", options->directory, "parent of the new folder")
       ->type_name("DIR")
       ->capture_default_str();
   new_app->callback([options, &invocation] { invocation.status = run(*options); });

@@ -191,9 +191,10 @@ void print_matrix(const Matrix& matrix) {
 
 constexpr const char* kLegend =
     "ok    fits\n"
-    "poor  runs, with a warning: the method expects something else beside it\n"
+    "poor  runs, with a warning: the method expects another partner\n"
     "no    refused before the first step\n"
-    "Everything else is at its defaults. `penstock plugins matrix NAME` says why, cell by cell.";
+    "All other options have their defaults. `penstock plugins matrix NAME` gives the reason of each "
+    "cell.";
 
 // Why each cell of one plugin is what it is.
 int print_reasons(const std::vector<Matrix>& matrices, const std::string& wanted) {
@@ -249,10 +250,10 @@ void add_plugins(CLI::App& app, Invocation& invocation) {
   describe_app->add_option("NAME", options->wanted, "NAME or KIND/NAME")->required();
   describe_app->callback([options, &invocation] { invocation.status = describe(*options); });
 
-  CLI::App* matrix_app = plugins->add_subcommand("matrix", "What goes with what, and why not");
+  CLI::App* matrix_app = plugins->add_subcommand("matrix", "Which plugins work together");
   matrix_app->footer("Example: penstock plugins matrix topk");
   matrix_app->add_option("NAME", options->wanted,
-                         "a compressor or scheduler: why it fits or not, cell by cell");
+                         "a compressor or scheduler: print the reason of each of its cells");
   matrix_app->callback([options, &invocation] { invocation.status = matrix(*options); });
   for (CLI::App* each : {list_app, describe_app, matrix_app}) {
     add_plugin_path(*each, options->plugin_path);

@@ -84,7 +84,7 @@ TEST(Declaration, WhatIsWrongWithItIsSaidByName) {
     Declared owned({"a"}, PENSTOCK_SET_RESULT_AT_OWNER);
     owned.gradients[0].owner = 5;
     EXPECT_EQ(refused(owned),
-              "gradient 'a' belongs to rank 5, which is not one of the 1 ranks of set 'model'");
+              "gradient 'a' belongs to rank 5, which is not among the 1 ranks of set 'model'");
     Declared nameless({"a"});
     nameless.c.name = {};
     EXPECT_EQ(refused(nameless), "a set needs a name");

@@ -53,11 +53,11 @@ class Borrowed : public collectives::OverWire {
     if (relay == nullptr)
       throw sdk::Error(
           PENSTOCK_FAILED_PRECONDITION,
-          "collective/borrowed carries messages over what a frontend lends, and nothing "
-          "was borrowed; call penstock.torch.lend_process_group() before init(), or name "
+          "collective/borrowed carries messages over a transport that a frontend lends, but no "
+          "transport was lent; call penstock.torch.lend_process_group() before init(), or name "
           "\"ucx\" or \"mpi\"");
     if (relay->rank() != world.rank || relay->size() != world.size)
-      throw sdk::invalid_argument("what was borrowed to collective/borrowed is rank ",
+      throw sdk::invalid_argument("the transport that was lent to collective/borrowed is rank ",
                                   relay->rank(), " of ", relay->size(),
                                   ", the launcher's variables say rank ", world.rank, " of ",
                                   world.size, "; lend a group of all ranks, in their order");
@@ -169,6 +169,6 @@ extern "C" PENSTOCK_EXPORT const penstock_plugin_record penstock_plugin =
         PENSTOCK_KIND_COLLECTIVE,
         penstock::sdk::About{
             "collective/borrowed", "0.1.0",
-            "messages over what a frontend lends, such as torch's process group; sums in ascending "
-            "rank order, the same bits on all ranks"},
+            "messages over a transport that a frontend lends, such as torch's process group; sums "
+            "in ascending rank order, equal bits on all ranks"},
         &penstock::sdk::load<penstock::borrowed::Borrowed, penstock::borrowed::table>);

@@ -207,7 +207,9 @@ TEST(Borrowed, AFrameLongerThanAnyIsRefusedUnread) {
   Rank first(0, 2);
   const uint64_t label[3] = {0, 0, door().frame_bytes};
   EXPECT_EQ(door().came(first.relay, 1, label), 0u);
-  EXPECT_TRUE(fails_with(first.open(1), PENSTOCK_PEER_FAILED, "something else uses the same tag"));
+  EXPECT_TRUE(fails_with(first.open(1), PENSTOCK_PEER_FAILED,
+                         "another part of the program uses "
+                         "this tag"));
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ bool Relay::came(uint32_t from, const void* frame) {
   std::memcpy(&label, frame, sizeof label);
   if (label.bytes > kMostData) {
     lost(from, sdk::text("it sent a frame of ", label.bytes, " bytes, expected at most ", kMostData,
-                         ": something else uses the same tag of the group that was borrowed"));
+                         ": another part of the program uses this tag of the group that was lent"));
     return false;
   }
   if (label.match == kFarewell) {

@@ -47,11 +47,12 @@ void Wire::meet(uint64_t timeout_us) {
     const auto peer = static_cast<uint32_t>(silent - said_hello_.begin());
     refuse_gone(peer);
     if (std::chrono::steady_clock::now() > end)
-      throw sdk::Error(
-          PENSTOCK_DEADLINE_EXCEEDED,
-          sdk::text("rank ", rank, " waited ", sdk::seconds_text(timeout_us), " for all ",
-                    members_.size(), " members of a group to open it over what was borrowed; rank ",
-                    members_[peer], " has not come"));
+      throw sdk::Error(PENSTOCK_DEADLINE_EXCEEDED,
+                       sdk::text("rank ", rank, " waited ", sdk::seconds_text(timeout_us),
+                                 " for all ", members_.size(),
+                                 " members of a group to open it over the borrowed transport; "
+                                 "rank ",
+                                 members_[peer], " has not come"));
     std::this_thread::sleep_for(kBetweenLooks);
   }
 }

@@ -41,12 +41,12 @@ void Hub::admit(const Seat& seat) {
   if (seat.size != size_)
     throw sdk::Error(PENSTOCK_MISMATCH,
                      sdk::text("rank ", seat.rank, " joins hub '", seat.hub, "' with size ",
-                               seat.size, ", ranks that came before with size ", size_));
+                               seat.size, ", earlier ranks with size ", size_));
   if (seat.hosts != hosts_)
     throw sdk::Error(PENSTOCK_MISMATCH,
                      sdk::text("rank ", seat.rank, " joins hub '", seat.hub,
-                               "' with other hosts than ranks that came before; give all ranks the "
-                               "same option hosts"));
+                               "' with other hosts than earlier ranks; give all ranks an equal "
+                               "option hosts"));
   if (present_[seat.rank])
     throw sdk::invalid_argument("rank ", seat.rank, " joins hub '", seat.hub,
                                 "' twice; give every thread a rank of its own");
@@ -122,7 +122,8 @@ std::shared_ptr<Exchange> Hub::open(const penstock_group& group) {
   } else if (exchange->members() != members) {
     throw sdk::Error(PENSTOCK_MISMATCH,
                      sdk::text("rank ", me, " opens group ", group.id, " with ", group.size,
-                               " members that are not those of a rank that opened it before"));
+                               " members that differ from the members of a rank that opened it "
+                               "before"));
   }
   return exchange;
 }

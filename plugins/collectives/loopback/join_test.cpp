@@ -79,7 +79,7 @@ TEST(Loopback, ARankWithOtherHostsThanThoseBeforeItIsRefused) {
   const Outcome second = join("0,1", 1, kPatience);
   waiting.join();
   EXPECT_EQ(second.code, PENSTOCK_MISMATCH) << second.message;
-  EXPECT_NE(second.message.find("other hosts than ranks that came before"), std::string::npos);
+  EXPECT_NE(second.message.find("other hosts than earlier ranks"), std::string::npos);
   EXPECT_EQ(first.code, PENSTOCK_DEADLINE_EXCEEDED) << first.message;
 }
 

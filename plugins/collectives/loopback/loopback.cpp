@@ -48,7 +48,7 @@ class Loopback {
   static inline const sdk::OptionList options{
       sdk::string_option("hub", "default")
           .rank_local()
-          .summary("name of the rendezvous point; ranks of one run use the same"),
+          .summary("name of the rendezvous point; all ranks of a run use one name"),
       sdk::integer_option("rank", 0)
           .rank_local()
           .at_least(0)
@@ -62,17 +62,19 @@ class Loopback {
           .summary("ranks of the run"),
       sdk::string_option("hosts", "")
           .rank_local()
-          .summary("the pretended host of each rank, as in 0,0,1; empty: all are on one"),
+          .summary(
+              "the simulated host of each rank, as in 0,0,1; empty: all ranks are on one host"),
       sdk::real_option("latency_us", 0)
           .rank_local()
           .at_least(0)
           .unit("us")
-          .summary("what every message takes on a pretended link, and no other meanwhile"),
+          .summary("time that every message takes on a simulated link; the link is busy for that "
+                   "time"),
       sdk::real_option("us_per_byte", 0)
           .rank_local()
           .at_least(0)
           .unit("us/byte")
-          .summary("the same for each byte that a rank hands over"),
+          .summary("additional time for each byte that a rank sends"),
       sdk::bool_option("ordered", false)
           .summary("wants messages in one order on all ranks, as some transports do")};
 
@@ -176,4 +178,5 @@ class Loopback {
 }  // namespace penstock::loopback
 
 PENSTOCK_COLLECTIVE(penstock::loopback::Loopback, "collective/loopback", "0.1.0",
-                    "ranks are threads of one process and meet by name; for tests", "");
+                    "ranks are threads of one process and find each other by a name; for tests",
+                    "");

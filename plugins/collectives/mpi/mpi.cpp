@@ -121,5 +121,4 @@ class Mpi : public collectives::OverWire {
 }  // namespace penstock::mpi
 
 PENSTOCK_COLLECTIVE(penstock::mpi::Mpi, "collective/mpi", "0.1.0",
-                    "messages over MPI; sums in ascending rank order, the same bits on all ranks",
-                    "");
+                    "messages over MPI; sums in ascending rank order, equal bits on all ranks", "");

@@ -57,8 +57,8 @@ void Channel::open(const UniqueId& id, uint64_t timeout_us) {
   throw sdk::Error(PENSTOCK_DEADLINE_EXCEEDED,
                    sdk::text("rank ", rank, " of a group of ", size, " has waited ",
                              sdk::seconds_text(timeout_us),
-                             " for the others to open its channel over NCCL; see whether they run, "
-                             "and what NCCL_DEBUG=INFO says"));
+                             " for the other ranks to open its channel over NCCL; check that they "
+                             "run, and read the log of NCCL_DEBUG=INFO"));
 }
 
 // ---- the queue ----
@@ -131,7 +131,7 @@ void Channel::advance() {
 bool Channel::is_settled() {
   Result state = kSuccess;
   library.check(library.calls().state(communicator_, &state), "ncclCommGetAsyncError");
-  library.check(state, "what was queued on the communicator", communicator_);
+  library.check(state, "the work that was queued on the communicator", communicator_);
   return state == kSuccess;
 }
 

@@ -127,8 +127,8 @@ class Nccl {
         PENSTOCK_NOT_FOUND,
         sdk::text("rank ", world.rank, " is to use cuda:", device, ", and this host has ", count,
                   count == 1 ? " device" : " devices",
-                  "; start as many ranks per host as it has devices, or say which with "
-                  "the option device"));
+                  "; start as many ranks per host as it has devices, or choose the device of each "
+                  "rank with the option device"));
   }
 
   // The id that the first of the group has made for this opening of it.

@@ -146,7 +146,7 @@ Context::Context(const Selection& selection, uint32_t n_peers) {
         PENSTOCK_FAILED_PRECONDITION,
         sdk::text("UCX cannot start with transports \"", selection.transports, "\" and devices \"",
                   selection.devices, "\": ", ucs_status_string(status),
-                  "; `ucx_info -d` lists what this host has"));
+                  "; `ucx_info -d` lists the transports and devices of this host"));
   ucp_worker_params_t worker{};
   worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;

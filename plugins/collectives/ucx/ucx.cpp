@@ -21,22 +21,23 @@ class Ucx : public collectives::OverWire {
       collectives::Sizes::segment_option(),
       sdk::string_option("transports", "")
           .rank_local()
-          .summary("what UCX may use, as in tcp,self; empty: as UCX_TLS says, or all there is"),
+          .summary("transports that UCX may use, as in tcp,self; empty: UCX_TLS if it is set, else "
+                   "all transports"),
       sdk::string_option("devices", "")
           .rank_local()
-          .summary("network devices that UCX may use, as in eth0; empty: as UCX_NET_DEVICES says, "
-                   "or all there are"),
+          .summary("network devices that UCX may use, as in eth0; empty: UCX_NET_DEVICES if it is "
+                   "set, else all devices"),
       sdk::string_option("ports", "")
           .rank_local()
-          .summary("ports at which UCX's TCP listens, as in 20000-20099; empty: as "
-                   "UCX_TCP_PORT_RANGE says, or what the system gives"),
+          .summary("ports at which UCX's TCP listens, as in 20000-20099; empty: UCX_TCP_PORT_RANGE "
+                   "if it is set, else ports that the system chooses"),
       sdk::integer_option("socket_buffer_bytes", 0)
           .at_least(0)
           .at_most(1 << 30)
           .unit("bytes")
           .rank_local()
-          .summary("under way in a TCP connection; 0: as UCX_TCP_SNDBUF says, else a share of "
-                   "294912 where several ranks send to this one, else as the system has it"),
+          .summary("in flight in a TCP connection; 0: UCX_TCP_SNDBUF if it is set, else a share of "
+                   "294912 if several ranks send to this rank, else the value of the system"),
       collectives::DeviceMemory::option()};
 
   explicit Ucx(const sdk::Options& values)
@@ -160,5 +161,5 @@ class Ucx : public collectives::OverWire {
 
 PENSTOCK_COLLECTIVE(penstock::ucx::Ucx, "collective/ucx", "0.1.0",
                     "messages over UCX, without a launcher of its own; sums in ascending rank "
-                    "order, the same bits on all ranks",
+                    "order, equal bits on all ranks",
                     "");

@@ -23,6 +23,7 @@ class AcpSgd : public sdk::AlternatingFactors {
 }  // namespace
 
 PENSTOCK_COMPRESSOR(AcpSgd, "compressor/acpsgd", "0.1.0",
-                    "one thin factor per matrix and step, left and right in turn; others dense",
+                    "one thin factor per matrix and step, left and right in alternation; other "
+                    "gradients dense",
                     "Zhang et al., Evaluation and Optimization of Gradient Compression for "
                     "Distributed Deep Learning, ICDCS 2023");

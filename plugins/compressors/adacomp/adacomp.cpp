@@ -27,7 +27,8 @@ class AdaComp {
           .above(0)
           .at_most(1)
           .unit("fraction")
-          .summary("most entries sent, as a share; the largest go, the rest waits")};
+          .summary("largest share of the entries that is sent; the largest entries go first, the "
+                   "rest waits")};
 
   explicit AdaComp(const sdk::Options& values)
       : bin_length_(static_cast<uint64_t>(values.integer("bin_length"))),
@@ -143,7 +144,7 @@ class AdaComp {
     using Code = adacomp::Code<Word>;
     const std::span<const Word> words = payload.section<Word>(0);
     if (!Code::walk(words, out.size(), bin_length_, [](uint64_t, bool) {}))
-      throw payload.error("has ", words.size(), " words that do not stand for the ",
+      throw payload.error("has ", words.size(), " words that do not encode the ",
                           n_bins(out.size()), " bins of ", out.size(), " entries");
     Code::walk(words, out.size(), bin_length_,
                [&](uint64_t index, bool negative) { out[index] += negative ? -scale : scale; });

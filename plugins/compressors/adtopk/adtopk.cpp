@@ -226,6 +226,7 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
 }  // namespace
 
 PENSTOCK_COMPRESSOR(AdTopK, "compressor/adtopk", "0.1.0",
-                    "sends the largest entries of every row, in turn with those of the whole",
+                    "sends the largest entries of every row, in alternation with the largest "
+                    "entries of the whole gradient",
                     "ADTopk: All-Dimension Top-k Compression for High-Performance Data-Parallel "
                     "DNN Training, HPDC 2024");

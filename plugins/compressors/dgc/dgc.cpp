@@ -42,8 +42,8 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
           .at_most(kMostRounds)
           .summary("most corrections of the threshold in one step"),
       sdk::bool_option("resample", true)
-          .summary("where more than k entries pass, send the k largest of them; otherwise correct "
-                   "the threshold and send up to upper times k"),
+          .summary("if more than k entries pass, send the k largest; otherwise correct the "
+                   "threshold and send up to upper times k"),
       value_type_option()};
 
   explicit Dgc(const sdk::Options& values)

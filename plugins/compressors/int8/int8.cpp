@@ -21,7 +21,7 @@ class Int8 : public sdk::QuantisingCompressor<Int8, uint8_t> {
           .at_least(0)
           .at_most(1 << 20)
           .unit("elements")
-          .summary("elements that share a scale; 0: all of a gradient")};
+          .summary("elements that share a scale; 0: the whole gradient")};
 
   explicit Int8(const sdk::Options& values)
       : QuantisingCompressor(8, static_cast<uint64_t>(values.integer("block")), "int8") {}
@@ -41,7 +41,7 @@ class Int8 : public sdk::QuantisingCompressor<Int8, uint8_t> {
   void check(const sdk::PayloadReader& payload, uint64_t block, const float* scale) const {
     if (!(std::isfinite(*scale) && *scale >= 0))
       throw payload.error("has scale ", *scale, " in block ", block,
-                          ", expected a finite one that is not negative");
+                          ", expected a finite scale that is not negative");
   }
 
   int32_t quantise_on_device(const sdk::device::Quantising<float>& of, void* stream) const {

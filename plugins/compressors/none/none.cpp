@@ -69,4 +69,4 @@ class None {
 }  // namespace
 
 PENSTOCK_COMPRESSOR(None, "compressor/none", "0.1.0",
-                    "sends gradients as they are; ranks are summed on the way", "");
+                    "sends gradients uncompressed; payloads are summed on the way", "");

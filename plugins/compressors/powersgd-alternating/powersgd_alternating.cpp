@@ -24,6 +24,7 @@ class PowerSgdAlternating : public sdk::AlternatingFactors {
 }  // namespace
 
 PENSTOCK_COMPRESSOR(PowerSgdAlternating, "compressor/powersgd-alternating", "0.1.0",
-                    "Power-SGD with one factor per step, right and left in turn; others dense",
+                    "Power-SGD with one factor per step, right and left in alternation; other "
+                    "gradients dense",
                     "Vogels et al., PowerSGD: Practical Low-Rank Gradient Compression for "
                     "Distributed Optimization, NeurIPS 2019");

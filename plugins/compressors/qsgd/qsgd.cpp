@@ -27,7 +27,7 @@ class Qsgd : public sdk::QuantisingCompressor<Qsgd> {
           .unit("elements")
           .summary("elements that share a norm, a multiple of 64; 0: the whole gradient"),
       sdk::choice_option("norm", "l2", {"l2", "max"})
-          .summary("what the grid spans: the Euclidean norm of a bucket or its largest magnitude")};
+          .summary("range of the grid: the Euclidean norm of a bucket or its largest magnitude")};
 
   explicit Qsgd(const sdk::Options& values)
       : QuantisingCompressor(static_cast<unsigned>(values.integer("bits")),
@@ -59,7 +59,7 @@ class Qsgd : public sdk::QuantisingCompressor<Qsgd> {
   void check(const sdk::PayloadReader& payload, uint64_t bucket, const float* step) const {
     if (!(*step >= 0) || !std::isfinite(*step * static_cast<float>(levels())))
       throw payload.error("has a step of ", *step, " in bucket ", bucket,
-                          ", expected one of at least 0 that makes every level finite");
+                          ", expected a step of at least 0 with which every level is finite");
   }
   // Levels are in two's complement of as many bits as a code has; the lowest of those has no
   // counterpart of the other sign and is never sent.

@@ -50,7 +50,7 @@ class RandomK {
   static inline const sdk::OptionList options{
       sdk::density_option(0.01, "share of the entries that is sent"),
       sdk::bool_option("unbiased", true)
-          .summary("where no memory keeps the rest, multiply what was sent by n / k"),
+          .summary("if no memory keeps the rest, multiply the sent values by n / k"),
       sdk::SummedValues::option()};
 
   explicit RandomK(const sdk::Options& values)

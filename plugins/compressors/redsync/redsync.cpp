@@ -17,8 +17,8 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
   static inline const sdk::OptionList options{
       density_option(0.001), reuse_option(5),
       sdk::choice_option("search", "bisection", {"bisection", "trimmed"})
-          .summary("bisection: all above a threshold found by halving; trimmed: exactly the "
-                   "largest, out of all above a low threshold"),
+          .summary("bisection: all entries above a threshold that is found by halving; trimmed: "
+                   "exactly the largest entries, out of all above a low threshold"),
       sdk::bool_option("quantised", false)
           .summary("send entries of one sign, the other in the next step, as positions and a mean"),
       value_type_option()};

@@ -20,8 +20,8 @@ class Sidco : public sdk::SteeredCompressor<Sidco> {
       sdk::choice_option("law", "exponential",
                          {"exponential", "pareto", "gamma_pareto", "gaussian"})
           .summary(
-              "what is fitted to the magnitudes; gamma_pareto: a gamma law in the first stage, "
-              "generalised Pareto laws in the others; gaussian: the control"),
+              "the law that is fitted to the magnitudes; gamma_pareto: a gamma law in the first "
+              "stage, generalised Pareto laws in the others; gaussian: the control"),
       sdk::integer_option("stages", 0)
           .at_least(0)
           .at_most(kMostStages)

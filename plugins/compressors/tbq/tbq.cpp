@@ -40,7 +40,8 @@ class Tbq : public sdk::QuantisingCompressor<Tbq> {
       sdk::real_option("threshold", 0.05)
           .at_least(std::numeric_limits<float>::min())
           .at_most(1e30)
-          .summary("what an element must reach to be sent, and what is sent of it then")};
+          .summary("magnitude that an element must reach to be sent; the value that is sent for it "
+                   "has this magnitude")};
 
   explicit Tbq(const sdk::Options& values)
       : QuantisingCompressor(kBits, 0, "tbq"),

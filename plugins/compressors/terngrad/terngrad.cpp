@@ -27,7 +27,8 @@ class TernGrad {
           .at_least(0)
           .at_most(1e6)
           .unit("standard deviations")
-          .summary("elements beyond so many standard deviations are clipped; 0: none are")};
+          .summary(
+              "elements beyond this number of standard deviations are clipped; 0: no clipping")};
 
   explicit TernGrad(const sdk::Options& values)
       : clip_(values.real("clip")), on_(sdk::agreed_execution("stochastic")) {

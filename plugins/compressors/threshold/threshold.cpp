@@ -18,7 +18,8 @@ class Threshold : public sdk::SparseCompressor<Threshold> {
           .above(0)
           .at_most(1)
           .unit("fraction")
-          .summary("most entries sent, as a share; the largest go, the rest waits"),
+          .summary("largest share of the entries that is sent; the largest entries go first, the "
+                   "rest waits"),
       value_type_option()};
 
   explicit Threshold(const sdk::Options& values)

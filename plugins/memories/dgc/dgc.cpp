@@ -226,5 +226,6 @@ class Dgc {
 }  // namespace
 
 PENSTOCK_MEMORY(Dgc, "memory/dgc", "0.1.0",
-                "momentum correction with masking and local clipping; keeps what was not sent",
+                "momentum correction with masking and local clipping; keeps the values that were "
+                "not sent",
                 "Lin et al., Deep Gradient Compression, ICLR 2018");

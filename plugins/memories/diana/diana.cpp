@@ -16,7 +16,7 @@ class Diana {
           .above(0)
           .at_most(1)
           .summary(
-              "share of what was sent by which the shift moves; at most 1 / (1 + omega), where "
+              "the shift moves by this share of the sent values; at most 1 / (1 + omega), where "
               "omega is the compressor's variance (n / k - 1 for random-k)")};
 
   explicit Diana(const sdk::Options& values) : alpha_(static_cast<float>(values.real("alpha"))) {}

@@ -69,5 +69,6 @@ class Ef21 {
 }  // namespace
 
 PENSTOCK_MEMORY(Ef21, "memory/ef21", "0.1.0",
-                "compresses the difference from what was sent so far: EF21, with zeta EF21-SGDM",
+                "compresses the difference from the sum of the values sent so far: EF21, with zeta "
+                "EF21-SGDM",
                 "Richtarik, Sokolov, Fatkhullin, EF21, NeurIPS 2021");

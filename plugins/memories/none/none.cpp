@@ -22,4 +22,5 @@ class None {
 
 }  // namespace
 
-PENSTOCK_MEMORY(None, "memory/none", "0.1.0", "keeps nothing: what is not sent is lost", "");
+PENSTOCK_MEMORY(None, "memory/none", "0.1.0", "keeps nothing: values that are not sent are lost",
+                "");

@@ -19,11 +19,11 @@ class Residual {
  public:
   static inline const sdk::OptionList options{
       sdk::real_option("beta", 1).at_least(0).at_most(1).summary(
-          "what was not sent is kept with this factor"),
+          "factor of the values that were not sent, when they are kept"),
       sdk::real_option("gamma", 1)
           .at_least(std::numeric_limits<float>::min())
           .at_most(1e30)
-          .summary("the gradient is added with this factor")};
+          .summary("factor of the gradient when it is added")};
 
   explicit Residual(const sdk::Options& values)
       : beta_(values.real("beta")),
@@ -88,5 +88,7 @@ class Residual {
 
 }  // namespace
 
-PENSTOCK_MEMORY(Residual, "memory/residual", "0.1.0", "adds what was not sent to the next gradient",
+PENSTOCK_MEMORY(Residual, "memory/residual", "0.1.0",
+                "adds the values that were not sent to the "
+                "next gradient",
                 "Karimireddy et al., Error Feedback Fixes SignSGD, ICML 2019");

@@ -141,7 +141,7 @@ std::vector<Assignment> assignments_of(const penstock_model& model, std::string_
       assignments.add(sdk::text(best.name, ", up to ", numel, " elements '", dense, "'"),
                       dense_up_to(model, best.choices, all_dense, numel));
   }
-  assignments.add("each gradient as is soonest for it alone", soonest_alone(model));
+  assignments.add("each gradient by the choice that is fastest for it alone", soonest_alone(model));
 
   std::vector<Assignment>& all = assignments.all();
   const auto by_step = [](const Assignment& a, const Assignment& b) {

@@ -18,7 +18,7 @@ class Auto {
   static constexpr uint64_t kRoutes = planning::kWholeBucketRoutes;
   static inline const sdk::OptionList options{
       sdk::string_option("dense", "none")
-          .summary("compressor instance, among the candidates, that others must beat"),
+          .summary("compressor instance, among the candidates, that other candidates must beat"),
       sdk::integer_option("most_trials", 3)
           .at_least(1)
           .at_most(16)
@@ -34,7 +34,7 @@ class Auto {
           .at_least(1)
           .at_most(1000000)
           .unit("steps")
-          .summary("steps in a look; three looks try an assignment")};
+          .summary("steps in an observation; three observations try an assignment")};
 
   explicit Auto(const sdk::Options& values)
       : dense_(values.string("dense")),
@@ -136,6 +136,6 @@ class Auto {
 }  // namespace
 
 PENSTOCK_SCHEDULER(Auto, "scheduler/auto", "0.1.0",
-                   "tries the compressors and buckets that the model favours beside dense, and "
-                   "keeps what was measured to be shortest",
+                   "tries dense and the compressors and buckets that the model predicts to be "
+                   "fast, and keeps the assignment with the shortest measured step",
                    "ours; the space follows Wang et al., Espresso, EuroSys 2023");

@@ -44,13 +44,14 @@ class Dear : public planning::Scheduler<Dear> {
           .unit("bytes")
           .summary("most uncompressed bytes in a group of modules; 0 makes every module a group"),
       sdk::bool_option("autotune", false)
-          .summary("search for the threshold that makes the shortest step, from the one that is "
-                   "set"),
+          .summary("search for the threshold with the shortest step, beginning with the configured "
+                   "threshold"),
       sdk::integer_option("profile_steps", 5)
           .at_least(1)
           .at_most(1000000)
           .unit("steps")
-          .summary("steps in a look while autotune searches; three looks try a threshold")};
+          .summary("steps in an observation while autotune searches; three observations try a "
+                   "threshold")};
 
   explicit Dear(const sdk::Options& values)
       : threshold_(static_cast<uint64_t>(values.integer("threshold_bytes"))),

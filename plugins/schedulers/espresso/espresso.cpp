@@ -27,7 +27,8 @@ class Espresso : public planning::ChoosingScheduler<Espresso> {
       sdk::integer_option("small_elements", 16384)
           .at_least(0)
           .unit("elements")
-          .summary("gradients of fewer stay dense, joined until they have as many"),
+          .summary("gradients with fewer elements stay dense and are joined until they have this "
+                   "number"),
       profile_steps_option()};
 
   explicit Espresso(const sdk::Options& values)

@@ -32,7 +32,8 @@ class Fusion : public planning::Scheduler<Fusion> {
       sdk::integer_option("threshold_bytes", 26214400)
           .at_least(0)
           .unit("bytes")
-          .summary("most uncompressed bytes in a bucket; 0 sends every gradient alone")};
+          .summary(
+              "most uncompressed bytes in a bucket; 0 sends every gradient in its own bucket")};
 
   explicit Fusion(const sdk::Options& values)
       : threshold_(static_cast<uint64_t>(values.integer("threshold_bytes"))) {}

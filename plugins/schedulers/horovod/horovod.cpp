@@ -21,25 +21,25 @@ class Horovod : public planning::Scheduler<Horovod> {
       sdk::integer_option("threshold_bytes", 134217728)
           .at_least(0)
           .unit("bytes")
-          .summary("most bytes of payload in a bucket; 0 sends every gradient alone"),
+          .summary("most bytes of payload in a bucket; 0 sends every gradient in its own bucket"),
       sdk::real_option("cycle_ms", 1)
           .above(0)
           .unit("ms")
-          .summary("gradients share a bucket only if they are ready in the same cycle"),
+          .summary("gradients share a bucket only if they are ready in one cycle"),
       sdk::integer_option("profile_steps", 5)
           .at_least(1)
           .at_most(1000000)
           .unit("steps")
-          .summary("steps measured before cycles are planned, and between two looks at them"),
+          .summary("steps measured before cycles are planned, and in each later observation"),
       sdk::real_option("moved_share", 0.25)
           .above(0)
           .at_most(1)
           .unit("fraction")
-          .summary("plan again when so many of the gradients are ready at other times, in two "
-                   "looks in a row"),
+          .summary("plan again when this share of the gradients is ready at other times, in two "
+                   "successive observations"),
       sdk::bool_option("autotune", false)
-          .summary("search for the threshold and the cycle that make the shortest step, from the "
-                   "ones that are set")};
+          .summary("search for the threshold and the cycle with the shortest step, beginning with "
+                   "the configured values")};
 
   explicit Horovod(const sdk::Options& values)
       : threshold_(static_cast<uint64_t>(values.integer("threshold_bytes"))),
@@ -50,8 +50,8 @@ class Horovod : public planning::Scheduler<Horovod> {
     if (!values.boolean("autotune")) return;
     if (threshold_ == 0)
       throw sdk::invalid_argument(
-          "scheduler/horovod: threshold_bytes is 0, which sends every gradient alone and leaves "
-          "autotune nothing to search; set it above 0 or turn autotune off");
+          "scheduler/horovod: threshold_bytes is 0, which sends every gradient in its own bucket "
+          "and leaves autotune nothing to search; set it above 0 or turn autotune off");
     tuner_.emplace(std::vector<planning::Tunable>{
         {static_cast<double>(threshold_), kLeastThreshold, kMostThreshold},
         {cycle_us_, kLeastCycle, kMostCycle}});
@@ -87,7 +87,7 @@ class Horovod : public planning::Scheduler<Horovod> {
     const std::string size =
         sdk::text(n_buckets(made, phase), " buckets of at most ", threshold_, " bytes of payload");
     if (!planning::is_measured(model)) return size + "; nothing is measured yet";
-    return sdk::text(size, ", of gradients that are ready in the same ", cycle_us_, " us",
+    return sdk::text(size, ", of gradients that are ready in one ", cycle_us_, " us",
                      tuner_ ? "; " + tuner_->text() : "");
   }
 
@@ -134,5 +134,5 @@ class Horovod : public planning::Scheduler<Horovod> {
 }  // namespace
 
 PENSTOCK_SCHEDULER(Horovod, "scheduler/horovod", "0.1.0",
-                   "joins gradients that are ready in the same cycle up to a byte limit",
+                   "joins gradients that are ready in one cycle, up to a byte limit",
                    "Sergeev & Del Balso, Horovod, arXiv:1802.05799, 2018");

@@ -22,16 +22,16 @@ class MgWfbp : public planning::MeasuringScheduler<MgWfbp> {
       replan_factor_option(),
       unmeasured_count_option(),
       sdk::choice_option("network", "10GbE", {"10GbE", "56GbIB"})
-          .summary("published: whose start-up and speed, by number of ranks"),
+          .summary("published: network whose start-up and speed are used, by number of ranks"),
       backward_option(),
       sdk::real_option("alpha_s", -1.0)
           .at_least(-1)
           .unit("s")
-          .summary("published: start-up of one message; negative: that of the network"),
+          .summary("published: start-up of one message; negative: the value of the network"),
       sdk::real_option("beta_s_per_byte", -1.0)
           .at_least(-1)
           .unit("s/byte")
-          .summary("published: time per byte; negative: that of the network")};
+          .summary("published: time per byte; negative: the value of the network")};
 
   explicit MgWfbp(const sdk::Options& values)
       : MeasuringScheduler(values, values.choice("mode") == "published"),

@@ -16,15 +16,16 @@ class Optimal : public planning::MeasuringScheduler<Optimal> {
   static constexpr uint64_t kRoutes =
       planning::kWholeBucketRoutes | planning::route_bit(PENSTOCK_ROUTE_SPLIT);
   static inline const sdk::OptionList options{
-      profile_steps_option("steps measured before the plan is made, and between two looks at it"),
+      profile_steps_option("steps measured before the plan is made, and in each later observation"),
       replan_factor_option(
-          1.5, "plan again when the exposed time has left what was expected by this much"),
+          1.5, "plan again when the exposed time differs from the predicted time by this share"),
       sdk::integer_option("replan_observations", 2)
           .at_least(1)
           .at_most(1000000)
-          .unit("looks")
-          .summary("looks in a row, of profile_steps each, in which it must have left it"),
-      unmeasured_count_option("gradients in a bucket as long as nothing is measured")};
+          .unit("observations")
+          .summary("successive observations, of profile_steps each, in which the exposed time must "
+                   "differ"),
+      unmeasured_count_option("gradients in a bucket until times are measured")};
 
   explicit Optimal(const sdk::Options& values)
       : MeasuringScheduler(values, false,

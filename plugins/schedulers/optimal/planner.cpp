@@ -31,7 +31,7 @@ constexpr uint64_t kFewGradients = 12;
 constexpr uint32_t kMostSteps = 80000;
 constexpr uint32_t kStepsOfSeveral = 20000;
 static_assert(most_ways(kFewGradients, kMostSteps) >= 1u << (kFewGradients - 2),
-              "of few gradients no way is dropped");
+              "for few gradients no possibility is dropped");
 
 using Places = std::vector<uint64_t>;
 

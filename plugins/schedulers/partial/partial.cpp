@@ -24,7 +24,8 @@ class Partial : public planning::ChoosingScheduler<Partial> {
           .summary("gradients in a bucket"),
       sdk::bool_option("within_budget", true)
           .summary(
-              "dense gradients of a bucket hand over no more than the compressed bucket would"),
+              "the dense gradients of a bucket send at most as many bytes as the compressed bucket "
+              "would"),
       profile_steps_option()};
 
   explicit Partial(const sdk::Options& values)

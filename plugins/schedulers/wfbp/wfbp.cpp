@@ -24,5 +24,5 @@ struct Wfbp : planning::Scheduler<Wfbp> {
 }  // namespace
 
 PENSTOCK_SCHEDULER(Wfbp, "scheduler/wfbp", "0.1.0",
-                   "sends every gradient alone, as soon as it is ready",
+                   "sends every gradient in its own bucket, as soon as it is ready",
                    "Zhang et al., Poseidon, USENIX ATC 2017");

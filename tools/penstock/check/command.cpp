@@ -125,7 +125,7 @@ int check(const CheckOptions& options) {
 void add_check(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<CheckOptions>();
   CLI::App* check_app =
-      app.add_subcommand("check", "Test a plugin file: format, options, and what its kind must do");
+      app.add_subcommand("check", "Test a plugin file: format, options, and the rules of its kind");
   check_app->footer(
       "Each test runs in a process of its own. Exit status 0 only if none failed.\n"
       "Example: penstock check build/plugins/compressor-mine.so");

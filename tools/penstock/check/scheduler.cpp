@@ -72,7 +72,7 @@ Status check_given(const Plan& plan, const planning::ModelEntries& model, std::s
   std::map<std::pair<uint32_t, uint32_t>, int> seen;
   for (const planning::Bucket& bucket : plan.buckets)
     if (++seen[{bucket.phase, model.gradients[bucket.pieces[0].gradient].given_bucket}] > 1)
-      warning = "it takes given buckets apart, so that they travel in more messages than asked for";
+      warning = "it splits given buckets, so that they travel in more messages than the frontend gave";
   return {};
 }
 
@@ -86,7 +86,7 @@ Status check_model(const Subject& subject, const ModelCase& given, std::string& 
   PENSTOCK_ASSIGN(const Plan again, make_plan(*one, owned.model()));
   PENSTOCK_ASSIGN(const Plan elsewhere, make_plan(*other, owned.model()));
   if (plan_bytes(first) != plan_bytes(again) || plan_bytes(first) != plan_bytes(elsewhere))
-    return internal("the same model gave different plans; plan must be pure");
+    return internal("equal models gave different plans; plan must depend on the model only");
   for (const planning::Bucket& bucket : first.buckets)
     if ((one->traits().routes & (uint64_t{1} << bucket.route)) == 0)
       return internal("a bucket takes route {}, which describe does not name", bucket.route);

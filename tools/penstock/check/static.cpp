@@ -85,8 +85,8 @@ TestOutcome test_file_name(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename().string();
   const std::string expected = fmt::format("{}-{}.so", kind_name(record.kind), record.name);
   if (name == expected) return {};
-  return {Verdict::warning, fmt::format("the file is called {}, by its id {} people would expect "
-                                        "{}; it is found all the same",
+  return {Verdict::warning, fmt::format("the file is called {}, but the usual name for id {} is "
+                                        "{}; runs find the file nevertheless",
                                         name, record.id, expected)};
 }
 

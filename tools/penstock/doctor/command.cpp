@@ -224,12 +224,12 @@ void plugins(const DoctorOptions& options, std::vector<Line>& lines,
         outcome.verdict == Verdict::warning ? outcome.reason.find("; ") : std::string::npos;
     if (!is_whole)
       lines.push_back({"plugin " + file.record.id, Health::warning, outcome.reason.substr(0, end),
-                       end == std::string::npos ? "see what `penstock check " + file.path + "` says"
+                       end == std::string::npos ? "run `penstock check " + file.path + "`"
                                                 : outcome.reason.substr(end + 2)});
   }
   if (!found.problem().ok())
     lines.push_back({"plugins", Health::problem, std::string(found.problem().message()),
-                     "remove one of the two files, or leave one folder out"});
+                     "remove one of the two files, or do not name one of the two folders"});
   if (registry.files().empty())
     lines.push_back({"plugins", Health::problem, "none found",
                      "build them (tools/setup), or name their folder: --plugin-path DIR or "
@@ -248,7 +248,8 @@ Line transports(const std::vector<std::string>& usable) {
       found += fmt::format("{}{}", found.empty() ? "" : ", ", id);
   if (!found.empty()) return {"transports", Health::ok, found, ""};
   return {"transports", Health::warning,
-          "none between processes can be loaded: a group of torch's must carry the messages",
+          "no transport between processes can be loaded: a process group of torch must carry the "
+          "messages",
           "pip install libucx-cu12 (it needs no device), install the library that a plugin lacks "
           "(above), or build again: tools/setup"};
 }
@@ -308,12 +309,13 @@ int doctor(const DoctorOptions& options) {
 void add_doctor(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<DoctorOptions>();
   CLI::App* doctor_app =
-      app.add_subcommand("doctor", "What this machine has for a run, and how to fix what is wrong");
+      app.add_subcommand("doctor", "Check this machine for runs, and say how to fix each problem");
   doctor_app->footer(
-      "Exit status 1 where a run could not start.\n"
-      "For each FILE: what of its scheme works on a device, and what goes through host memory.\n"
+      "Exit status 1 if a run could not start.\n"
+      "For each FILE: the gradients that its scheme compresses on a device, and the gradients that\n"
+      "go through host memory.\n"
       "Example: penstock doctor conf/dgc.toml");
-  doctor_app->add_option("FILE", options->files, "TOML files, for what works on a device");
+  doctor_app->add_option("FILE", options->files, "TOML files with schemes to check for devices");
   add_plugin_path(*doctor_app, options->plugin_path);
   add_json_flag(*doctor_app, options->json);
   doctor_app->callback([options, &invocation] { invocation.status = doctor(*options); });

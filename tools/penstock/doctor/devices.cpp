@@ -38,7 +38,7 @@ Result<Json> describe(const penstock_device_table& table, int32_t id) {
   penstock_device_properties properties{};
   properties.struct_size = sizeof properties;
   if (const int32_t error = table.properties(id, &properties); error != 0)
-    return Device(table, id).check(error, "say what it is");
+    return Device(table, id).check(error, "report its properties");
   return Json{{"name", fmt::format("cuda:{}", id)},
               {"model", properties.name},
               {"compute_capability", fmt::format("{}.{}", properties.major, properties.minor)},
@@ -98,14 +98,14 @@ Line without_table(const std::string& message) {
   return {"cuda", Health::warning,
           fmt::format("the driver has {} device(s), but {}", devices, found),
           fix +
-              "; until then frontends copy what lies on a device to the host, and each copy "
-              "waits for the device"};
+              "; until then frontends copy tensors of a device to the host, and each copy waits "
+              "for the device"};
 }
 
 Line line_of(const Json& device) {
   constexpr double kGib = 1 << 30;
   const std::string found = fmt::format(
-      "{}: {}, compute capability {}, {:.1f} GiB; gradients are taken from and to it",
+      "{}: {}, compute capability {}, {:.1f} GiB; runs accept gradients on it",
       device["name"].get<std::string>(), device["model"].get<std::string>(),
       device["compute_capability"].get<std::string>(), device["memory_bytes"].get<double>() / kGib);
   return {"cuda", Health::ok, found, "", Json{{"device", device}}};
@@ -133,7 +133,7 @@ Result<std::string> proviso(const Scheme& scheme, Registry& registry) {
                   make_instance<penstock_collective>(scheme, scheme.device_transport, registry));
   if ((transport->traits().flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) == 0) return std::string();
   return std::string(
-      " (where its library takes memory of devices: a run asks it, and does not start otherwise)");
+      " (if its library accepts device memory: a run asks the library, and does not start otherwise)");
 }
 
 // "matrices, convolutions on the device; through host memory: vectors (why)".
@@ -151,7 +151,7 @@ TestOutcome ask_scheme(const std::string& file, const std::vector<std::string>& 
   std::vector<std::string> parts;
   if (!on_device.empty())
     parts.push_back(
-        fmt::format("gradients on a device are worked on there: {}; what they send goes through "
+        fmt::format("gradients on a device are compressed there: {}; their payloads go through "
                     "pinned host memory",
                     joined(on_device, ", ")));
   if (!directly.empty()) {
@@ -160,12 +160,12 @@ TestOutcome ask_scheme(const std::string& file, const std::vector<std::string>& 
     const std::string over =
         fmt::format("from device to device over {}{}", scheme.device_transport, where);
     parts.back() += adds_in_hosts(scheme.route)
-                        ? fmt::format(", and what the ranks of a host add {}", over)
+                        ? fmt::format(", and the sums of the ranks of a host go {}", over)
                         : fmt::format(", but {}: {}", over, joined(directly, ", "));
   }
   for (const auto& [why, what] : staged)
     parts.push_back(
-        fmt::format("through host memory, there and back, go {}: {}", joined(what, ", "), why));
+        fmt::format("gradients that go through host memory, there and back: {}, because: {}", joined(what, ", "), why));
   return {Verdict::ok, Json{{"found", joined(parts, ". ")},
                             {"on_device", on_device},
                             {"from_device_to_device", directly},
@@ -200,7 +200,7 @@ Line scheme_on_device(const std::string& file, const std::vector<std::string>& p
   const TestOutcome outcome = isolated([&] { return ask_scheme(file, plugin_path); }, kSeconds);
   if (outcome.verdict != Verdict::ok)
     return {subject, Health::problem, outcome.reason,
-            fmt::format("see what `penstock config check {}` says", file)};
+            fmt::format("run `penstock config check {}`", file)};
   Json more = Json::parse(outcome.reason);
   const std::string found = more["found"];
   more.erase("found");

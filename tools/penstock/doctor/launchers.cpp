@@ -65,7 +65,7 @@ std::vector<Line> launcher_lines(const std::string& python) {
     lines.push_back(tried("penstock run", {own, "run", "-np", "2", "--", python, "-m", kProgram}));
   }
   if (!find_program("srun").empty())
-    lines.push_back({"srun", Health::fact, "is there; not tried, for it would wait in a queue",
+    lines.push_back({"srun", Health::fact, "is there; not tried, because it would wait in a queue",
                      fmt::format("`srun -n 2 {} -m {}` tries it", python, kProgram)});
   return lines;
 }

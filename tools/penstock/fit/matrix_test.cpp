@@ -79,7 +79,8 @@ transport = "loopback")",
                                                            : std::string("no warning");
   };
   EXPECT_TRUE(contains(warning("topk"), "memory = \"residual\"")) << warning("topk");
-  EXPECT_TRUE(contains(warning("signum"), "memory = \"momentum\" has it")) << warning("signum");
+  EXPECT_TRUE(contains(warning("signum"), "memory = \"momentum\" has a momentum"))
+      << warning("signum");
 }
 
 // Sums within a host may be added in any order there, those between hosts by the transport of all.

@@ -90,13 +90,12 @@ Result<double> bits_per_second(std::string_view text) {
   const bool is_number = error == std::errc() && std::isfinite(value);
   if (is_number && unit.is_bytes)
     return invalid_argument(
-        "\"{}\" counts bytes, and links are told in bits, expected {:g}gbit for it", text,
+        "\"{}\" counts bytes, but the speed of a link counts bits, expected {:g}gbit", text,
         kBitsPerByte * bits / 1e9);
   if (!is_number || unit.factor == 0)
     return invalid_argument(
         "\"{}\" is no speed of a link, expected a number above 0 and kbit, mbit, gbit or tbit, "
-        "like "
-        "2.5gbit",
+        "like 2.5gbit",
         text);
   if (bits >= kLeastRate && bits <= kMostRate) return bits;
   return invalid_argument("\"{}\" is a speed out of range, expected {} to {}", text, "1 bit/s",

@@ -140,41 +140,43 @@ void add_cluster(CLI::App& app, PlanOptions& options) {
   app.add_option("--ranks-per-host", cluster.ranks_per_host, "ranks that share a host's link")
       ->check(whole_from(1, 1024))
       ->capture_default_str();
-  app.add_option("--link", options.link, "a host's link to the others, like 2.5gbit")
+  app.add_option("--link", options.link, "speed of the link between a host and the others, like 2.5gbit")
       ->capture_default_str();
-  app.add_option("--local", options.local, "of a rank within its host")->capture_default_str();
-  app.add_option("--latency", cluster.latency_us, "us for a message between hosts")
+  app.add_option("--local", options.local, "speed of a rank's link within its host")->capture_default_str();
+  app.add_option("--latency", cluster.latency_us, "us that a message between hosts takes in addition")
       ->check(number_from(0, 1e6))
       ->capture_default_str();
-  app.add_option("--local-latency", cluster.local_latency_us, "us for one within a host")
+  app.add_option("--local-latency", cluster.local_latency_us, "us that a message within a host takes in addition")
       ->check(number_from(0, 1e6))
       ->capture_default_str();
   app.add_option("--headers", cluster.headers,
-                 "of packets between hosts, as a share of what they carry; default: TCP over "
-                 "Ethernet in frames of 1500 bytes")
+                 "headers of packets between hosts, as a share of the bytes that the packets carry; "
+                 "default: TCP over Ethernet in frames of 1500 bytes")
       ->check(number_from(0, 10))
       ->capture_default_str();
-  app.add_option("--straggler", cluster.straggler, "one rank computes this many times as long")
+  app.add_option("--straggler", cluster.straggler, "one rank needs this many times as long to compute")
       ->check(number_from(1, 1000))
       ->capture_default_str();
   app.add_option("--jitter", cluster.jitter,
-                 "deviation of each gradient's time on each rank, as a share of it")
+                 "deviation of each gradient's time on each rank, as a share of that time")
       ->check(number_from(0, 10))
       ->capture_default_str();
-  app.add_option("--seed", cluster.seed, "of the jitter")->capture_default_str();
+  app.add_option("--seed", cluster.seed, "seed of the jitter")->capture_default_str();
 }
 
 void add_costs(CLI::App& app, PlanOptions& options) {
   const CLI::Validator any_ms = number_from(0, kMostMs);
-  app.add_option("--forward-ms", options.forward_ms, "instead of the profile's")->check(any_ms);
-  app.add_option("--backward-ms", options.backward_ms, "instead of the profile's")->check(any_ms);
+  app.add_option("--forward-ms", options.forward_ms, "time of forward, not as in the profile")
+      ->check(any_ms);
+  app.add_option("--backward-ms", options.backward_ms, "time of backward, not as in the profile")
+      ->check(any_ms);
   CLI::Option* costs =
       app.add_option("--costs", options.costs,
-                     "a table of what methods take, instead of the one that comes along");
+                     "a table of the times of methods, instead of Penstock's own table");
   CLI::Option* measure = app.add_flag("--measure", options.measure,
-                                      "measure what the methods take, on this machine and now");
+                                      "measure the times of the methods now, on this machine");
   measure->excludes(costs);
-  app.add_option("--save-costs", options.save_costs, "write what was measured")->needs(measure);
+  app.add_option("--save-costs", options.save_costs, "write the measured times")->needs(measure);
 }
 
 }  // namespace
@@ -182,9 +184,9 @@ void add_costs(CLI::App& app, PlanOptions& options) {
 void add_plan(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App* plan = app.add_subcommand(
-      "plan", "Foretell a step of each scheme for a model on a cluster, without either");
+      "plan", "Predict a step of each scheme for a model on a cluster, without model and cluster");
   plan->footer(fmt::format(
-      "Steps only: how many of them a scheme needs is not predicted (docs/convergence.md).\n"
+      "Steps only: the number of steps that a scheme needs is not predicted (docs/convergence.md).\n"
       "Models: {}.\nExample: penstock plan --model bert-base --hosts 8 --link 10gbit\n"
       "Example: penstock plan --record mine.csv --hosts 8 --link 10gbit -- penstock run -np 2 -- "
       "python train.py",
@@ -194,24 +196,24 @@ void add_plan(CLI::App& app, Invocation& invocation) {
           ->type_name("NAME|FILE")
           ->capture_default_str();
   plan->add_option("--record", options->record,
-                   "run the job behind -- and take the profile from it, into this file")
+                   "run the job after --, write the profile of its model to this file, and use it")
       ->type_name("FILE")
       ->excludes(model);
   CLI::Option* scheme =
       plan->add_option("--scheme", options->schemes,
-                       "a TOML file or a folder of them; may be repeated; default: all of conf/")
+                       "a TOML file or a folder of TOML files; may be repeated; default: all of conf/")
           ->allow_extra_args(false)
           ->type_name("FILE|DIR");
   add_cluster(*plan, *options);
   add_costs(*plan, *options);
   CLI::Option* sweep =
       plan->add_option("--sweep", options->sweeps,
-                       "where which scheme is best: bandwidth=10mbit..100gbit, or ranks=2..1024; "
-                       "may be repeated")
+                       "find the best scheme over a range: bandwidth=10mbit..100gbit, or "
+                       "ranks=2..1024; may be repeated")
           ->allow_extra_args(false);
   CLI::Option* worth =
       plan->add_option("--worth", options->worth,
-                       "the share of a step that compression has to save to be called best")
+                       "the share of a step that compression must save to be called best")
           ->check(number_from(0, 1))
           ->capture_default_str();
   CLI::Option* html =
@@ -220,7 +222,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       plan->add_option("--trace", options->trace, "write the timelines for Perfetto");
   CLI::Option* program = plan->add_option(
       "--program", options->program,
-      "print what a step of this scheme runs instead: the stages of every bucket, in order");
+      "print only the program of a step of this scheme: the stages of every bucket, in order");
   program->type_name("FILE");
   for (CLI::Option* other : {scheme, sweep, worth, html, trace}) program->excludes(other);
   add_plugin_path(*plan, options->plugin_path);

@@ -144,11 +144,10 @@ std::string timeline_of(const Predicted& told, size_t scheme, double end_us) {
 
 std::string timelines_of(const Predicted& told) {
   std::string text =
-      "<h2>Timelines</h2>\n<p>From the start of backward; dense, and the fastest. All have one "
-      "scale, "
-      "and what takes more than twice as long as the fastest is cut off. What is too short to "
-      "be drawn alone is a low box, as high as the share of its place that is busy. Point at a box "
-      "for its bucket and times.</p>\n";
+      "<h2>Timelines</h2>\n<p>From the start of backward: dense, and the fastest schemes. All "
+      "timelines have one scale; a timeline that is more than twice as long as the fastest is cut "
+      "off. Spans that are too short to be drawn alone share a low box; its height is the share of "
+      "its width that is busy. Point at a box for its bucket and times.</p>\n";
   const std::vector<size_t> chosen = drawn(told);
   double fastest_us = HUGE_VAL, longest_us = 0;
   for (const size_t scheme : chosen) {
@@ -245,9 +244,8 @@ std::string sweep_of(const Predicted& told, const Sweep& sweep) {
     drawing.text("name", kRight + 32, at, "start", told.name(winners[i]));
   }
   return fmt::format(
-      "<h2>Over {}</h2>\n<p class=\"verdict\">Best {}: {}.</p>\n{}<p>Time of a step; above the "
-      "curves, who is "
-      "fastest. Grey: schemes that are fastest nowhere.</p>\n",
+      "<h2>Over {}</h2>\n<p class=\"verdict\">Best {}: {}.</p>\n{}<p>Time of a step; the names "
+      "above the curves are the fastest schemes. Grey: schemes that are fastest nowhere.</p>\n",
       sweep.range.name(), kPerStep, escaped(best_over(told, sweep)), drawing.svg());
 }
 

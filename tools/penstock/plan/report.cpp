@@ -127,7 +127,7 @@ std::vector<std::pair<std::string, std::string>> premises(const Predicted& told)
   for (const Prediction& outcome : told.outcomes)
     missing.insert(outcome.without_cost.begin(), outcome.without_cost.end());
   if (!missing.empty())
-    lines.push_back({"free", fmt::format("{} counted as costing nothing: no table has them; "
+    lines.push_back({"free", fmt::format("{} counted as costing nothing: no table has their times; "
                                          "--measure measures them here",
                                          fmt::join(missing, ", "))});
   return lines;

@@ -26,8 +26,8 @@ Status check_memory_of(const Config& config) {
   const std::string device = config.at_step(0).device_transport;
   if (device.empty()) return {};
   return failed_precondition(
-      "transport.device = \"{}\": what goes from device to device, and what methods take on a "
-      "device, is not predicted; leave the key out to predict the scheme in host memory",
+      "transport.device = \"{}\": the time of messages between devices and of methods on a device "
+      "is not predicted; leave the key out to predict the scheme in host memory",
       device);
 }
 

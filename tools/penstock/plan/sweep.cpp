@@ -120,8 +120,7 @@ Result<std::vector<Prediction>> Study::at(const Cluster& cluster) {
     PENSTOCK_TRY(outcome.status().with_context(context()));
     if (!outcome.value().open && !std::isfinite(outcome.value().step_us))
       return invalid_argument(
-          "{}: a step of \"{}\" takes no time that could be told: numbers of the profile, the "
-          "costs "
+          "{}: the time of a step of \"{}\" cannot be computed: numbers of the profile, the costs "
           "or the cluster are too large or too small",
           context(), schemes_[outcomes.size()].name);
     outcomes.push_back(std::move(outcome.value()));

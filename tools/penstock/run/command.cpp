@@ -78,21 +78,21 @@ void add_run(CLI::App& app, Invocation& invocation) {
       "Run a program on several ranks with mpirun: penstock run -np N [OPTIONS] -- PROGRAM ...");
   run_app->prefix_command();
   run_app->footer(
-      "-np N may be written for -n N. Options end where the program begins: what follows it is "
-      "the\n"
-      "program's, with or without -- before it.\n"
+      "-np N means -n N. The options of run end before PROGRAM. All words after PROGRAM are its\n"
+      "arguments, with or without -- before it.\n"
       "\n"
-      "From a checkout's build folder, `python` and `python3` without a path are those of its\n"
-      ".venv, unless another virtual environment is active. Variables that ranks on other hosts\n"
-      "need (PENSTOCK_*, HOROVOD_*, PYTHON*, OMP_*, PATH, ...) are passed on to them. Every rank "
-      "has\n"
-      "torchrun's variables too (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...).\n"
+      "If this command lies in a checkout's build folder, `python` and `python3` without a path\n"
+      "mean the interpreters of the checkout's .venv, unless another virtual environment is\n"
+      "active. Ranks on other hosts receive the variables PENSTOCK_*, HOROVOD_*, PYTHON*, OMP_*,\n"
+      "PATH and further ones (-x). Every rank also has torchrun's variables (RANK, WORLD_SIZE,\n"
+      "LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...).\n"
       "\n"
-      "Once a rank has failed, the others have the grace time to say what they know and to end;\n"
-      "then they are ended, also where they are stopped or busy. At the end stands which rank\n"
-      "failed first, and how. The exit status is 0 if every rank has reported success, else that\n"
-      "of the rank that failed first; 2 where nothing was started because of a wrong call or\n"
-      "configuration; 130 after Ctrl-C. SIGUSR1 and SIGUSR2 go to the programs of all ranks.\n"
+      "When a rank has failed, the other ranks have the time of --grace to print their errors and\n"
+      "to end. Then the command kills them, even if they are stopped or busy. At the end the\n"
+      "command prints which rank failed first, and how. The exit status is 0 if every rank has\n"
+      "reported success, otherwise the status of the rank that failed first; 2 if no program was\n"
+      "started, because of a wrong call or configuration; 130 after Ctrl-C. SIGUSR1 and SIGUSR2\n"
+      "go to the programs of all ranks.\n"
       "\n"
       "Example: penstock run -np 4 --config conf/dgc.toml -- python3 train.py");
   run_app->add_option("-n,--ranks,--np", launched.ranks, "number of ranks")
@@ -100,14 +100,14 @@ void add_run(CLI::App& app, Invocation& invocation) {
       ->check(whole_from(1, 65536));
   run_app
       ->add_option("--config", options->config,
-                   "the configuration, checked before the start; it comes before what the program "
-                   "gives to init()")
+                   "the configuration, checked before the start; the program's call of init() cannot "
+                   "replace it")
       ->type_name("FILE");
-  run_app->add_option("--hosts", launched.hosts, "machines to run on, as mpirun's --hostfile")
+  run_app->add_option("--hosts", launched.hosts, "a file of hosts, in the format of mpirun's --hostfile")
       ->type_name("FILE");
   run_app
       ->add_option("--grace", launched.grace_s,
-                   "seconds that the other ranks have once one has failed")
+                   "seconds that the other ranks have to end after a rank has failed")
       ->check(number_from(0, 1e6))
       ->capture_default_str()
       ->type_name("SECONDS");
