@@ -115,6 +115,20 @@ class Beginning {
   Totals totals_;
 };
 
+// One for each form that there is. Blocks of other forms' tiles return at once: most calls have one
+// form, and what each kernel needs of registers is its own form's.
+void queue_collects(Queue& queue, std::span<const SelectRequest> requests, const Selections& table,
+                    const Totals& totals) {
+  for (uint32_t form = PENSTOCK_FORM_NONE; form <= PENSTOCK_FORM_NESTEROV; ++form) {
+    if (std::none_of(requests.begin(), requests.end(),
+                     [=](const SelectRequest& request) { return request.fold.form == form; }))
+      continue;
+    with_form(form, [&]<uint32_t kForm>() {
+      queue.run<collect<kForm>>(totals.tiles, kCollectThreads, table);
+    });
+  }
+}
+
 void queue_digits(Queue& queue, const Selections& table, const Totals& totals) {
   queue.run<find_digit<0>>(totals.digit_blocks, kDigitThreads, table);
   queue.run<find_digit<1>>(totals.digit_blocks, kDigitThreads, table);
@@ -158,7 +172,7 @@ int32_t select(std::span<const SelectRequest> requests, Workspace workspace,
   Beginning beginning(queue, table);
   for (const SelectRequest& request : requests) beginning.add(selection_of(request, parts));
   const Totals totals = beginning.end();
-  queue.run<collect>(totals.tiles, kCollectThreads, table);
+  queue_collects(queue, requests, table, totals);
   queue_digits(queue, table, totals);
   const uint64_t blocks = pieces(totals.tiles, kTileWarps);
   queue.run<count_chosen>(blocks, kTileThreads, table, totals.tiles);

@@ -1,7 +1,7 @@
 // The kernels of selections, in the order in which they run. Internal to the CUDA kernels.
 //
 //   begin_selections                     what is to be done, and the key that candidates must reach
-//   collect                              the one pass over the input: candidates, tile by tile
+//   collect (select_collect.cuh)         the one pass over the input: candidates, tile by tile
 //   find_digit<0>, <1>, <2>              the k-th largest key among them
 //   count_chosen, scan_chosen            where each tile writes
 //   write_chosen                         indices and values; zeroes what is taken
@@ -10,21 +10,11 @@
 #include <kernels/cuda/block.cuh>
 #include <kernels/cuda/fold.cuh>
 #include <kernels/cuda/scan.cuh>
+#include <kernels/cuda/select_collect.cuh>
 #include <kernels/cuda/select_plan.hpp>
 #include <kernels/element/keys.hpp>
 
 namespace penstock::kernels::cuda {
-
-// Whose block or tile `position` is, as numbered through: the last selection that begins there or
-// before, since one without any begins where the next does. For all lanes of a warp.
-__device__ inline uint32_t selection_at(const uint32_t* firsts, uint32_t n, uint32_t position) {
-  uint32_t begun = 0;
-  for (uint32_t i = 0; i < n; i += kWarp) {
-    const bool begins = i + lane() < n && firsts[i + lane()] <= position;
-    begun += __popc(__ballot_sync(kAllLanes, begins));
-  }
-  return begun - 1;
-}
 
 // ---- The bound ----
 
@@ -120,88 +110,6 @@ static __global__ void __launch_bounds__(kSampleThreads)
   s.state->found = s.capacity == 0 ? 1 : 0;  // more than there is room for
   s.state->zeros_fill = s.zeros_reach_zero && threshold_of(s) == 0 ? 1 : 0;
   if (s.reached != nullptr) s.reached->smallest = kInfinityKey + 1;
-}
-
-// ---- The pass over the input ----
-
-// The keys of a tile; compensates it.
-template <uint32_t kForm>
-__device__ void read_tile(const Selection& s, uint64_t first, uint32_t* keys) {
-  if constexpr (kForm == PENSTOCK_FORM_NONE) {
-#pragma unroll
-    for (uint32_t j = 0; j < kCollectItems; ++j) {
-      const uint64_t i = first + j * kCollectThreads;
-      keys[j] = i < s.n ? magnitude_key(s.x[i * s.stride]) : 0;
-    }
-  } else {
-    FoldInput in[kCollectItems];
-#pragma unroll
-    for (uint32_t j = 0; j < kCollectItems; ++j) {
-      const uint64_t i = first + j * kCollectThreads;
-      if (i < s.n) in[j] = load_fold<kForm>(s.fold, i);
-    }
-#pragma unroll
-    for (uint32_t j = 0; j < kCollectItems; ++j) {
-      const uint64_t i = first + j * kCollectThreads;
-      keys[j] = 0;
-      if (i < s.n) {
-        const float work = apply_fold<kForm>(s.fold, in[j]);
-        store_fold<kForm>(s.fold, i, work, in[j]);
-        keys[j] = magnitude_key(work);
-      }
-    }
-  }
-}
-
-// A block takes one tile. Entry j * kCollectThreads + t of the tile belongs to thread t, so loads
-// are coalesced; the candidates of each warp's row are counted, and a sum over rows gives their
-// order. Three blocks to a multiprocessor are what the form with the most arrays leaves room for.
-static __global__ void __launch_bounds__(kCollectThreads, 3) collect(Selections selections) {
-  constexpr uint32_t kWarps = kCollectThreads / kWarp;
-  constexpr uint32_t kRows = kCollectItems * kWarps;
-  static_assert(kRows % kWarp == 0);
-  __shared__ uint32_t before[kRows];  // candidates of a row, then of all rows before it
-  __shared__ uint32_t begin, total;
-  const uint32_t which = selection_at(selections.first_tiles, selections.n, blockIdx.x);
-  const uint32_t tile = blockIdx.x - selections.first_tiles[which];
-  const Selection s = selections.all[which];
-  const uint32_t bound = s.state->bound;
-  const uint64_t first = uint64_t{tile} * kCollectTile + threadIdx.x;
-  uint32_t keys[kCollectItems];
-  with_form(s.fold.form, [&]<uint32_t kForm>() { read_tile<kForm>(s, first, keys); });
-
-  uint32_t passed[kCollectItems];  // lanes of this warp whose entry reaches the bound
-#pragma unroll
-  for (uint32_t j = 0; j < kCollectItems; ++j) {
-    passed[j] = __ballot_sync(kAllLanes, keys[j] >= bound);
-    if (lane() == 0) before[j * kWarps + warp_of_block()] = __popc(passed[j]);
-  }
-  __syncthreads();
-  if (warp_of_block() == 0) {
-    uint32_t sum = 0;
-    for (uint32_t row = lane(); row < kRows; row += kWarp) {
-      const uint32_t count = before[row];
-      const uint32_t inclusive = warp_inclusive_sum(count);
-      before[row] = sum + inclusive - count;
-      sum += __shfl_sync(kAllLanes, inclusive, kWarp - 1);
-    }
-    if (lane() == 0) {
-      total = sum;
-      begin = atomicAdd(&s.state->found, sum);
-      s.tiles[tile] = {begin, sum};
-    }
-  }
-  __syncthreads();
-  // Too many: all entries will compete, and nobody reads candidates.
-  if (uint64_t{begin} + total > s.capacity) return;
-#pragma unroll
-  for (uint32_t j = 0; j < kCollectItems; ++j) {
-    if (keys[j] < bound) continue;
-    const uint32_t at =
-        begin + before[j * kWarps + warp_of_block()] + __popc(passed[j] & lanes_before());
-    s.candidates[at] = static_cast<uint32_t>(first + j * kCollectThreads);
-    s.keys[at] = keys[j];
-  }
 }
 
 // ---- The threshold ----
