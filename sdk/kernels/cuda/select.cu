@@ -1,7 +1,8 @@
-// See select.hpp: plans the workspace and queues the kernels of select.cuh.
+// See select.hpp: plans the workspace and queues the kernels of select.cuh and select_write.cuh.
 #include <kernels/cuda/elements.cuh>
 #include <kernels/cuda/select.cuh>
 #include <kernels/cuda/select.hpp>
+#include <kernels/cuda/select_write.cuh>
 
 namespace penstock::kernels::cuda {
 namespace {
@@ -93,7 +94,7 @@ class Beginning {
     begun_.first_tiles[n_] = totals_.tiles;
     begun_.first_digit_blocks[n_] = totals_.digit_blocks;
     totals_.tiles += s.n_tiles;
-    totals_.digit_blocks += digit_blocks(s.n);
+    totals_.digit_blocks += digit_blocks(s.n, s.capacity);
     if (++n_ == kMostBegun) launch();
   }
   Totals end() {
@@ -174,7 +175,7 @@ int32_t select(std::span<const SelectRequest> requests, Workspace workspace,
   const Totals totals = beginning.end();
   queue_collects(queue, requests, table, totals);
   queue_digits(queue, table, totals);
-  const uint64_t blocks = pieces(totals.tiles, kTileWarps);
+  const uint64_t blocks = pieces(totals.tiles, tiles_of_block(totals.tiles));
   queue.run<count_chosen>(blocks, kTileThreads, table, totals.tiles);
   queue.run<scan_chosen>(totals.tiles == 0 ? 0 : table.n, kScanThreads, table);
   queue.run<write_chosen>(blocks, kTileThreads, table, totals.tiles);

@@ -81,10 +81,19 @@ struct BegunSelections {
 };
 static_assert(sizeof(BegunSelections) + sizeof(Selections) <= 4096, "a launch takes no more");
 
-// Blocks that look for a digit of the k-th largest of n keys.
-constexpr uint32_t digit_blocks(uint64_t n) {
-  return static_cast<uint32_t>(
-      std::min<uint64_t>(kDigitBlocks, pieces(n, uint64_t{4} * kDigitThreads)));
+// Blocks that look for a digit of the k-th largest of n keys. As many as the candidates that there
+// is room for keep busy: only where these were too many or too few do all entries compete.
+constexpr uint32_t digit_blocks(uint64_t n, uint64_t capacity) {
+  constexpr uint64_t kKeys = uint64_t{2} * kDigitLoads * kDigitThreads;
+  const uint64_t of_all = std::min<uint64_t>(kDigitBlocks, pieces(n, kKeys));
+  if (capacity == 0) return static_cast<uint32_t>(of_all);
+  const uint64_t of_candidates = std::max<uint64_t>(kFewDigitBlocks, pieces(capacity, kKeys));
+  return static_cast<uint32_t>(std::min(of_all, of_candidates));
+}
+
+// Tiles that a block counts and writes, of so many in all: one where few blocks are busy.
+constexpr uint32_t tiles_of_block(uint32_t n_tiles) {
+  return n_tiles <= kFewTiles ? 1 : kTileWarps;
 }
 
 // Where the chosen entries come from. Those above `threshold` are chosen, and the first `ties` of
