@@ -101,7 +101,8 @@ __device__ inline bool last_block(uint32_t* arrived, uint32_t blocks) {
 // Where in a histogram the k-th largest lies.
 struct Bin {
   uint32_t index;
-  uint32_t left;  // the k-th largest of all is the left-th largest in this bin
+  uint32_t left;   // the k-th largest of all is the left-th largest in this bin
+  uint32_t count;  // keys in this bin
 };
 
 // For all threads of a block. 1 <= k <= the sum of all bins. The histogram may have been written by
@@ -124,7 +125,7 @@ __device__ Bin find_bin(const volatile uint32_t* histogram, uint32_t k, uint32_t
   if (above < k && k <= above + mine) {
 #pragma unroll
     for (uint32_t b = 0; b < kMine; ++b) {
-      if (above < k && k <= above + bins[b]) *found = {top - 1 - b, k - above};
+      if (above < k && k <= above + bins[b]) *found = {top - 1 - b, k - above, bins[b]};
       above += bins[b];
     }
   }

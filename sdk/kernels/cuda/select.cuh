@@ -147,7 +147,8 @@ __global__ void __launch_bounds__(kDigitThreads) find_digit(Selections selection
 #pragma unroll
     for (uint32_t j = 0; j < kDigitLoads; ++j) {
       const uint64_t i = first + j * step;
-      if (i < n) keys[j] = decision.from_all ? magnitude_key(s.x[i * s.stride]) : s.keys[i];
+      if (i < n)
+        keys[j] = decision.from_all ? magnitude_key(s.x[i * s.stride]) : s.bits[i] & kMagnitude;
     }
 #pragma unroll
     for (uint32_t j = 0; j < kDigitLoads; ++j)

@@ -48,8 +48,7 @@ struct SelectRequest {
 };
 
 // Does what is asked, in seven launches and one more for every 20 requests, and for every further
-// form among their folds. The arrays may be of
-// any sizes; they must not overlap.
+// form among their folds. The arrays may be of any sizes; they must not overlap.
 [[nodiscard]] int32_t select(std::span<const SelectRequest> requests, Workspace workspace,
                              void* stream) noexcept;
 

@@ -11,6 +11,8 @@
 #include <kernels/cuda/select_plan.hpp>
 #include <kernels/element/keys.hpp>
 
+#include <bit>
+
 namespace penstock::kernels::cuda {
 
 // Whose block or tile `position` is, as numbered through: the last selection that begins there or
@@ -25,7 +27,8 @@ __device__ inline uint32_t selection_at(const uint32_t* firsts, uint32_t n, uint
   return begun - 1;
 }
 
-inline constexpr uint32_t kFour = 4;  // floats in 16 bytes
+inline constexpr uint32_t kMagnitude = 0x7fffffffu;  // a float's bits but its sign
+inline constexpr uint32_t kFour = 4;                 // floats in 16 bytes
 inline constexpr uint32_t kFours = kCollectItems / kFour;
 inline constexpr uint32_t kRowOfFours = kFour * kWarp;
 static_assert(kFours * kRowOfFours * kCollectThreads / kWarp == kCollectTile);
@@ -121,10 +124,10 @@ __device__ Four compensated(const Fold& fold, FourOfFold<kForm>& in) {
   }
 }
 
-// The keys of what a thread has of a tile, from its `mine`-th entry on; 0 for what does not exist.
+// The bits of what a thread has of a tile, from its `mine`-th entry on; 0 for what does not exist.
 template <uint32_t kForm, bool kWide>
 __device__ void read_tile(const Selection& s, const Tile& tile, uint32_t mine,
-                          uint32_t (&keys)[kCollectItems]) {
+                          uint32_t (&bits)[kCollectItems]) {
   constexpr uint32_t kInFlight = kFoursInFlight<kForm, kWide>;
 #pragma unroll
   for (uint32_t begin = 0; begin < kFours; begin += kInFlight) {
@@ -142,7 +145,8 @@ __device__ void read_tile(const Selection& s, const Tile& tile, uint32_t mine,
         store_four<kWide>(s.fold.momentum + tile.first, i, tile.n, in[r].momentum);
 #pragma unroll
       for (uint32_t c = 0; c < kFour; ++c)
-        keys[(begin + r) * kFour + c] = kWide || i + c < tile.n ? magnitude_key(work.at[c]) : 0;
+        bits[(begin + r) * kFour + c] =
+            kWide || i + c < tile.n ? std::bit_cast<uint32_t>(work.at[c]) : 0;
     }
   }
 }
@@ -174,16 +178,17 @@ __global__ void __launch_bounds__(kCollectThreads, kCollectBlocks<kForm>)
   const uint32_t left = input.n - tile * kCollectTile;
   const Tile of_input{tile * kCollectTile, left < kCollectTile ? left : kCollectTile};
   const uint32_t first = warp_of_block() * kFours * kRowOfFours + lane() * kFour;
-  uint32_t keys[kCollectItems];
+  uint32_t bits[kCollectItems];
   if (of_input.n == kCollectTile && lies_wide<kForm>(input))
-    read_tile<kForm, true>(input, of_input, first, keys);
+    read_tile<kForm, true>(input, of_input, first, bits);
   else
-    read_tile<kForm, false>(input, of_input, first, keys);
+    read_tile<kForm, false>(input, of_input, first, bits);
 
   // Bit j: of the thread's entry j. Keys and bounds have 31 bits, so the difference's sign tells.
   uint32_t reached = 0;
 #pragma unroll
-  for (uint32_t j = kCollectItems; j-- > 0;) reached = reached << 1 | (bound - 1 - keys[j]) >> 31;
+  for (uint32_t j = kCollectItems; j-- > 0;)
+    reached = reached << 1 | (bound - 1 - magnitude_key(std::bit_cast<float>(bits[j]))) >> 31;
   // Else the compiler keeps sixteen differences instead of their signs, and spills them.
   asm volatile("" : "+r"(reached));
   uint32_t mine = 0, inclusive = 0, of_rows = 0;  // a byte to each row
@@ -217,7 +222,7 @@ __global__ void __launch_bounds__(kCollectThreads, kCollectBlocks<kForm>)
     for (uint32_t c = 0; c < kFour; ++c) {
       if ((reached >> (r * kFour + c) & 1u) == 0) continue;
       s.candidates[at] = of_input.first + first + r * kRowOfFours + c;
-      s.keys[at++] = keys[r * kFour + c];
+      s.bits[at++] = bits[r * kFour + c];
     }
   }
 }

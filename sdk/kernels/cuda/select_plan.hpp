@@ -49,7 +49,7 @@ struct Selection {
   TileCandidates* tiles;  // [n_tiles]
   uint64_t* chosen;       // [n_tiles] upper half: keys above the threshold; lower: equal to it
   uint32_t* candidates;   // [capacity] their positions
-  uint32_t* keys;         // [capacity] and their magnitudes
+  uint32_t* bits;         // [capacity] and the bits of their values, none of which is a NaN
   uint32_t n;
   uint32_t k;
   uint32_t least;  // where fewer reach the bound than this, the `instead` largest go
@@ -174,7 +174,7 @@ inline void plan_selection(Parts& parts, uint64_t n, uint64_t k, Selection& plan
   plan.tiles = parts.take<TileCandidates>(plan.n_tiles);
   plan.chosen = parts.take<uint64_t>(plan.n_tiles);
   plan.candidates = parts.take<uint32_t>(plan.capacity);
-  plan.keys = parts.take<uint32_t>(plan.capacity);
+  plan.bits = parts.take<uint32_t>(plan.capacity);
 }
 
 }  // namespace penstock::kernels::cuda

@@ -5,6 +5,8 @@
 #include <kernels/cuda/scan.cuh>
 #include <kernels/cuda/select.cuh>
 
+#include <bit>
+
 namespace penstock::kernels::cuda {
 
 // Entries of the input, or the tile's candidates.
@@ -54,18 +56,31 @@ __device__ void each_tile(const Selections& selections, uint32_t n_tiles, Use&& 
       use.template operator()<kTileWarps>(task_at(selections, first + t));
 }
 
-// The keys of some entries of a tile, from the first of this warp's on: several loads at a time.
-// One that does not exist has a key below all.
-__device__ inline void read_keys(const TileTask& task, uint32_t first, int32_t (&keys)[kTileRows]) {
+// Some entries of a tile, from the first of this warp's on. One that does not exist has a key below
+// all.
+struct Stretch {
+  uint32_t bits[kTileRows];
+  int32_t keys[kTileRows];
+};
+// Its loads are all in flight before the first is used.
+__device__ inline Stretch read_stretch(const TileTask& task, uint32_t first) {
+  Stretch stretch;
 #pragma unroll
   for (uint32_t r = 0; r < kTileRows; ++r) {
     const uint32_t j = first + r * kWarp + lane();
-    keys[r] = -1;
-    if (j >= task.entries.count) continue;
     const uint64_t at = task.entries.first + j;
-    keys[r] = static_cast<int32_t>(task.decision.from_all ? magnitude_key(task.s.x[at])
-                                                          : task.s.keys[at]);
+    stretch.bits[r] = 0;
+    if (j < task.entries.count)
+      stretch.bits[r] =
+          task.decision.from_all ? std::bit_cast<uint32_t>(task.s.x[at]) : task.s.bits[at];
   }
+#pragma unroll
+  for (uint32_t r = 0; r < kTileRows; ++r) {
+    const uint32_t key = magnitude_key(std::bit_cast<float>(stretch.bits[r]));
+    stretch.keys[r] =
+        first + r * kWarp + lane() < task.entries.count ? static_cast<int32_t>(key) : -1;
+  }
+  return stretch;
 }
 
 // Keys above the threshold in the upper half, and equal to it in the lower.
@@ -113,12 +128,11 @@ __device__ void CountTile::operator()(const TileTask& task) const {
     uint32_t above = 0, equal = 0;
     for (uint32_t first = warp_of_team<kTeam>() * kStretch; first < task.entries.count;
          first += kTeam * kStretch) {
-      int32_t keys[kTileRows];
-      read_keys(task, first, keys);
+      const Stretch stretch = read_stretch(task, first);
 #pragma unroll
       for (uint32_t r = 0; r < kTileRows; ++r) {
-        above += keys[r] > threshold ? 1 : 0;
-        equal += keys[r] == threshold ? 1 : 0;
+        above += stretch.keys[r] > threshold ? 1 : 0;
+        equal += stretch.keys[r] == threshold ? 1 : 0;
       }
     }
     (void)sum_before<kTeam>(warp_sum(above_and_equal(above, equal)), total);
@@ -138,11 +152,9 @@ static __global__ void __launch_bounds__(kScanThreads) scan_chosen(Selections se
   scan_counts(s.chosen, s.n_tiles, nullptr);
 }
 
-// Writes what is chosen of a stretch, where so many keys come before it. Loads that wait for each
-// other are in flight for all rows before the first is used.
-__device__ inline void write_stretch(const TileTask& task, uint32_t first,
-                                     const int32_t (&keys)[kTileRows], uint64_t before,
-                                     uint32_t& smallest) {
+// Writes what is chosen of a stretch, where so many keys come before it.
+__device__ inline void write_stretch(const TileTask& task, uint32_t first, const Stretch& stretch,
+                                     uint64_t before, uint32_t& smallest) {
   constexpr uint32_t kNowhere = 0xffffffffu;  // behind any position
   const Selection& s = task.s;
   const auto threshold = static_cast<int32_t>(task.decision.threshold);
@@ -150,17 +162,15 @@ __device__ inline void write_stretch(const TileTask& task, uint32_t first,
   uint32_t to = static_cast<uint32_t>(before >> 32) +
                 (equal < task.decision.ties ? equal : task.decision.ties);
   uint32_t positions[kTileRows], indices[kTileRows];
-  float values[kTileRows];
 #pragma unroll
   for (uint32_t r = 0; r < kTileRows; ++r) {
-    const uint32_t ties = __ballot_sync(kAllLanes, keys[r] == threshold);
-    const bool tie =
-        keys[r] == threshold && equal + __popc(ties & lanes_before()) < task.decision.ties;
-    const bool take = keys[r] > threshold || tie;
+    const int32_t key = stretch.keys[r];
+    const uint32_t ties = __ballot_sync(kAllLanes, key == threshold);
+    const bool tie = key == threshold && equal + __popc(ties & lanes_before()) < task.decision.ties;
+    const bool take = key > threshold || tie;
     const uint32_t taken = __ballot_sync(kAllLanes, take);
     positions[r] = take ? to + __popc(taken & lanes_before()) : kNowhere;
-    if (take && static_cast<uint32_t>(keys[r]) < smallest)
-      smallest = static_cast<uint32_t>(keys[r]);
+    if (take && static_cast<uint32_t>(key) < smallest) smallest = static_cast<uint32_t>(key);
     equal += __popc(ties);
     to += __popc(taken);
   }
@@ -170,18 +180,11 @@ __device__ inline void write_stretch(const TileTask& task, uint32_t first,
     indices[r] = static_cast<uint32_t>(at);
     if (!task.decision.from_all && positions[r] != kNowhere) indices[r] = s.candidates[at];
   }
-  if (s.values != nullptr) {
-#pragma unroll
-    for (uint32_t r = 0; r < kTileRows; ++r)
-      if (positions[r] != kNowhere) values[r] = s.x[indices[r]];
-#pragma unroll
-    for (uint32_t r = 0; r < kTileRows; ++r)
-      if (positions[r] != kNowhere) s.values[positions[r]] = values[r];
-  }
 #pragma unroll
   for (uint32_t r = 0; r < kTileRows; ++r) {
     if (positions[r] == kNowhere) continue;
     s.indices[positions[r]] = indices[r];
+    if (s.values != nullptr) s.values[positions[r]] = std::bit_cast<float>(stretch.bits[r]);
     if (s.work != nullptr) s.work[indices[r]] = 0;
   }
 }
@@ -202,17 +205,16 @@ __device__ void WriteTile::operator()(const TileTask& task) const {
   uint32_t smallest = kInfinityKey + 1;
   for (uint32_t begin = 0; begin < task.entries.count; begin += kTeam * kStretch) {
     const uint32_t first = begin + warp_of_team<kTeam>() * kStretch;
-    int32_t keys[kTileRows];
-    read_keys(task, first, keys);
+    const Stretch stretch = read_stretch(task, first);
     uint32_t above = 0, equal = 0;
 #pragma unroll
     for (uint32_t r = 0; r < kTileRows; ++r) {
-      above += __popc(__ballot_sync(kAllLanes, keys[r] > threshold));
-      equal += __popc(__ballot_sync(kAllLanes, keys[r] == threshold));
+      above += __popc(__ballot_sync(kAllLanes, stretch.keys[r] > threshold));
+      equal += __popc(__ballot_sync(kAllLanes, stretch.keys[r] == threshold));
     }
     uint64_t total;
     const uint64_t before_warp = sum_before<kTeam>(above_and_equal(above, equal), total);
-    if (above + equal > 0) write_stretch(task, first, keys, before + before_warp, smallest);
+    if (above + equal > 0) write_stretch(task, first, stretch, before + before_warp, smallest);
     before += total;
   }
   if (s.reached == nullptr) return;
