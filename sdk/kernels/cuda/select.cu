@@ -4,6 +4,8 @@
 #include <kernels/cuda/select.hpp>
 #include <kernels/cuda/select_write.cuh>
 
+#include <bit>
+
 namespace penstock::kernels::cuda {
 namespace {
 
@@ -116,18 +118,17 @@ class Beginning {
   Totals totals_;
 };
 
-// One for each form that there is. Blocks of other forms' tiles return at once: most calls have one
-// form, and what each kernel needs of registers is its own form's.
-void queue_collects(Queue& queue, std::span<const SelectRequest> requests, const Selections& table,
-                    const Totals& totals) {
-  for (uint32_t form = PENSTOCK_FORM_NONE; form <= PENSTOCK_FORM_NESTEROV; ++form) {
-    if (std::none_of(requests.begin(), requests.end(),
-                     [=](const SelectRequest& request) { return request.fold.form == form; }))
-      continue;
-    with_form(form, [&]<uint32_t kForm>() {
-      queue.run<collect<kForm>>(totals.tiles, kCollectThreads, table);
-    });
-  }
+// What a kernel needs of registers is what its form needs: most calls have one.
+void queue_collect(Queue& queue, std::span<const SelectRequest> requests, const Selections& table,
+                   const Totals& totals) {
+  uint32_t forms = 0;
+  for (const SelectRequest& request : requests)
+    if (request.n > 0) forms |= 1u << request.fold.form;
+  if (!std::has_single_bit(forms))
+    return queue.run<collect<kEachForm>>(totals.tiles, kCollectThreads, table);
+  with_form(static_cast<uint32_t>(std::countr_zero(forms)), [&]<uint32_t kForm>() {
+    queue.run<collect<kForm>>(totals.tiles, kCollectThreads, table);
+  });
 }
 
 void queue_digits(Queue& queue, const Selections& table, const Totals& totals) {
@@ -173,7 +174,7 @@ int32_t select(std::span<const SelectRequest> requests, Workspace workspace,
   Beginning beginning(queue, table);
   for (const SelectRequest& request : requests) beginning.add(selection_of(request, parts));
   const Totals totals = beginning.end();
-  queue_collects(queue, requests, table, totals);
+  queue_collect(queue, requests, table, totals);
   queue_digits(queue, table, totals);
   const uint64_t blocks = pieces(totals.tiles, tiles_of_block(totals.tiles));
   queue.run<count_chosen>(blocks, kTileThreads, table, totals.tiles);

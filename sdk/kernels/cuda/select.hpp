@@ -47,8 +47,8 @@ struct SelectRequest {
   Fold fold{};  // whose work is x; of form NONE: x is as it is
 };
 
-// Does what is asked, in seven launches and one more for every 20 requests, and for every further
-// form among their folds. The arrays may be of any sizes; they must not overlap.
+// Does what is asked, in seven launches and one more for every 20 requests. The arrays may be of
+// any sizes; they must not overlap.
 [[nodiscard]] int32_t select(std::span<const SelectRequest> requests, Workspace workspace,
                              void* stream) noexcept;
 

@@ -74,6 +74,8 @@ __device__ bool lies_wide(const Selection& s) {
   return bits % sizeof(Four) == 0;
 }
 
+inline constexpr uint32_t kEachForm = PENSTOCK_FORM_NESTEROV + 1;
+
 // Rows whose loads are in flight at a time, and blocks to a multiprocessor: as many as registers
 // have room for.
 template <uint32_t kForm, bool kWide>
@@ -151,6 +153,15 @@ __device__ void read_tile(const Selection& s, const Tile& tile, uint32_t mine,
   }
 }
 
+template <uint32_t kForm>
+__device__ void read_tile_of(const Selection& s, const Tile& tile, uint32_t mine,
+                             uint32_t (&bits)[kCollectItems]) {
+  if (tile.n == kCollectTile && lies_wide<kForm>(s))
+    read_tile<kForm, true>(s, tile, mine, bits);
+  else
+    read_tile<kForm, false>(s, tile, mine, bits);
+}
+
 // How many of a thread's entries reach the bound, a byte to each row, of a bit to each entry. Of a
 // warp's lanes they are 128 at the most, so bytes add up without a carry.
 __device__ inline uint32_t counts_of_rows(uint32_t reached) {
@@ -162,7 +173,7 @@ __device__ inline uint32_t sum_of_bytes(uint32_t bytes) {
   return (bytes & 0xffu) + (bytes >> 8 & 0xffu) + (bytes >> 16 & 0xffu) + (bytes >> 24);
 }
 
-// A block takes one tile. Selections of other forms have a kernel of their own.
+// A block takes one tile. Selections are all of kForm or, where they differ, each of its own.
 template <uint32_t kForm>
 __global__ void __launch_bounds__(kCollectThreads, kCollectBlocks<kForm>)
     collect(Selections selections) {
@@ -173,16 +184,16 @@ __global__ void __launch_bounds__(kCollectThreads, kCollectBlocks<kForm>)
   const uint32_t tile = blockIdx.x - selections.first_tiles[which];
   const Selection& s = selections.all[which];  // what is used last is loaded last
   const Selection input = s;
-  if (input.fold.form != kForm) return;
   const uint32_t bound = input.state->bound;
   const uint32_t left = input.n - tile * kCollectTile;
   const Tile of_input{tile * kCollectTile, left < kCollectTile ? left : kCollectTile};
   const uint32_t first = warp_of_block() * kFours * kRowOfFours + lane() * kFour;
   uint32_t bits[kCollectItems];
-  if (of_input.n == kCollectTile && lies_wide<kForm>(input))
-    read_tile<kForm, true>(input, of_input, first, bits);
+  if constexpr (kForm == kEachForm)
+    with_form(input.fold.form,
+              [&]<uint32_t kOwn>() { read_tile_of<kOwn>(input, of_input, first, bits); });
   else
-    read_tile<kForm, false>(input, of_input, first, bits);
+    read_tile_of<kForm>(input, of_input, first, bits);
 
   // Bit j: of the thread's entry j. Keys and bounds have 31 bits, so the difference's sign tells.
   uint32_t reached = 0;
