@@ -69,9 +69,16 @@ __device__ T block_exclusive_sum(T value, T* sums, T& total) {
   __syncthreads();
   T before = 0;
   total = 0;
-  for (uint32_t w = 0; w < kWarps; ++w) {
-    if (w < warp_of_block()) before += sums[w];
-    total += sums[w];
+  if constexpr (kWarps > 8) {  // every warp sums over all of them
+    const T of_warp = lane() < kWarps ? sums[lane()] : 0;
+    const T up_to = warp_inclusive_sum(of_warp);
+    before = __shfl_sync(kAllLanes, up_to - of_warp, warp_of_block());
+    total = __shfl_sync(kAllLanes, up_to, kWarps - 1);
+  } else {
+    for (uint32_t w = 0; w < kWarps; ++w) {
+      if (w < warp_of_block()) before += sums[w];
+      total += sums[w];
+    }
   }
   __syncthreads();
   return before + inclusive - value;
@@ -94,7 +101,8 @@ __device__ inline bool last_block(uint32_t* arrived, uint32_t blocks) {
 // Where in a histogram the k-th largest lies.
 struct Bin {
   uint32_t index;
-  uint32_t left;  // the k-th largest of all is the left-th largest in this bin
+  uint32_t left;   // the k-th largest of all is the left-th largest in this bin
+  uint32_t count;  // keys in this bin
 };
 
 // For all threads of a block. 1 <= k <= the sum of all bins. The histogram may have been written by
@@ -106,15 +114,20 @@ __device__ Bin find_bin(const volatile uint32_t* histogram, uint32_t k, uint32_t
   static_assert(kBins % kThreads == 0);
   constexpr uint32_t kMine = kBins / kThreads;
   const uint32_t top = kBins - kMine * threadIdx.x;  // mine are those just below
+  uint32_t bins[kMine];  // all loads are in flight before the first is used
   uint32_t mine = 0;
-  for (uint32_t b = 1; b <= kMine; ++b) mine += histogram[top - b];
+#pragma unroll
+  for (uint32_t b = 0; b < kMine; ++b) bins[b] = histogram[top - 1 - b];
+#pragma unroll
+  for (uint32_t b = 0; b < kMine; ++b) mine += bins[b];
   uint32_t total;
   uint32_t above = block_exclusive_sum<kThreads>(mine, sums, total);
   if (above < k && k <= above + mine) {
-    uint32_t bin = top - 1;
-    while (above + histogram[bin] < k) above += histogram[bin--];
-    found->index = bin;
-    found->left = k - above;
+#pragma unroll
+    for (uint32_t b = 0; b < kMine; ++b) {
+      if (above < k && k <= above + bins[b]) *found = {top - 1 - b, k - above, bins[b]};
+      above += bins[b];
+    }
   }
   __syncthreads();
   const Bin result = *found;

@@ -37,22 +37,31 @@ struct RowKeys {
   }
 };
 
+// Which keys go: those above `threshold`, and the first `ties` of those equal to it.
+struct Going {
+  uint32_t threshold;
+  uint32_t ties;
+};
+
 template <uint32_t kThreads, typename Keys>
-__device__ Bin find_kth(const Keys& keys, uint32_t width, uint32_t k, uint32_t* histogram,
-                        uint32_t* sums, Bin* found) {
-  Bin kth{0, k};
+__device__ Going find_kth(const Keys& keys, uint32_t width, uint32_t k, uint32_t* histogram,
+                          uint32_t* sums, Bin* found) {
+  uint32_t prefix = 0, left = k;
   for (int shift = 24; shift >= 0; shift -= 8) {
     for (uint32_t b = threadIdx.x; b < kRowBins; b += kThreads) histogram[b] = 0;
     __syncthreads();
     for (uint64_t i = threadIdx.x; i < width; i += kThreads) {
       const uint32_t digits = keys[i] >> shift;
-      if (digits >> 8 == kth.index) atomicAdd(&histogram[digits & 255u], 1u);
+      if (digits >> 8 == prefix) atomicAdd(&histogram[digits & 255u], 1u);
     }
     __syncthreads();
-    const Bin bin = find_bin<kThreads, kRowBins>(histogram, kth.left, sums, found);
-    kth = {kth.index << 8 | bin.index, bin.left};
+    const Bin bin = find_bin<kThreads, kRowBins>(histogram, left, sums, found);
+    prefix = prefix << 8 | bin.index;
+    left = bin.left;
+    // All keys that begin so go: which of them is the least, nobody needs to know.
+    if (shift > 0 && prefix > 0 && left == bin.count) return {(prefix << shift) - 1, 0};
   }
-  return kth;
+  return {prefix, left};
 }
 
 // A block goes from row to row. kCached is the widest row that fits shared memory, or 0.
@@ -72,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) select_in_rows(Job job) {
       __syncthreads();
     }
     const RowKeys<kCached> keys{cache, row};
-    const Bin kth = find_kth<kThreads>(keys, job.width, job.k, histogram, sums, &found);
+    const Going kth = find_kth<kThreads>(keys, job.width, job.k, histogram, sums, &found);
 
     // Each warp's part is a multiple of a warp, so that 32 neighbours are looked at together.
     const uint32_t chunks = job.width / kWarp + (job.width % kWarp != 0 ? 1 : 0);
@@ -83,8 +92,8 @@ __global__ void __launch_bounds__(kThreads) select_in_rows(Job job) {
     for (uint32_t c = begin; c < end; ++c) {
       const uint32_t i = c * kWarp + lane();
       const uint32_t key = i < job.width ? keys[i] : 0;
-      above += i < job.width && key > kth.index ? 1 : 0;
-      equal += i < job.width && key == kth.index ? 1 : 0;
+      above += i < job.width && key > kth.threshold ? 1 : 0;
+      equal += i < job.width && key == kth.threshold ? 1 : 0;
     }
     above = warp_sum(above);
     equal = warp_sum(equal);
@@ -98,15 +107,15 @@ __global__ void __launch_bounds__(kThreads) select_in_rows(Job job) {
       to += above_in[w];
       ties += equal_in[w];
     }
-    to += ties < kth.left ? ties : kth.left;
+    to += ties < kth.ties ? ties : kth.ties;
     for (uint32_t c = begin; c < end; ++c) {
       const uint32_t i = c * kWarp + lane();
       const bool exists = i < job.width;
       const uint32_t key = exists ? keys[i] : 0;
-      const bool is_equal = exists && key == kth.index;
+      const bool is_equal = exists && key == kth.threshold;
       const uint32_t equals = __ballot_sync(kAllLanes, is_equal);
-      const bool take = (exists && key > kth.index) ||
-                        (is_equal && ties + __popc(equals & lanes_before()) < kth.left);
+      const bool take = (exists && key > kth.threshold) ||
+                        (is_equal && ties + __popc(equals & lanes_before()) < kth.ties);
       const uint32_t taken = __ballot_sync(kAllLanes, take);
       if (take) {
         const uint64_t at = r * job.k + to + __popc(taken & lanes_before());

@@ -7,25 +7,39 @@
 namespace penstock::kernels::cuda {
 
 // counts[i] <- counts[0] + ... + counts[i - 1], modulo 2^64; *total, unless null, is the sum of
-// all. For all threads of a block of kScanThreads. Each thread keeps kScanItems neighbours.
+// all. For all threads of a block of kScanThreads. A warp owns neighbours, in rows of two to a
+// lane, so that its loads touch few lines.
 __device__ inline void scan_counts(uint64_t* counts, uint64_t n, uint64_t* total) {
+  constexpr uint32_t kRows = kScanItems / 2;
   __shared__ uint64_t sums[kScanThreads / kWarp];
   uint64_t before = 0;
   for (uint64_t first = 0; first < n; first += kScanThreads * kScanItems) {
-    const uint64_t mine = first + threadIdx.x * kScanItems;
-    uint64_t count[kScanItems];
-    uint64_t sum = 0;
+    const uint64_t mine = first + warp_of_block() * kWarp * kScanItems + lane() * 2;
+    uint64_t even[kRows], odd[kRows];
 #pragma unroll
-    for (uint32_t j = 0; j < kScanItems; ++j) {
-      count[j] = mine + j < n ? counts[mine + j] : 0;
-      sum += count[j];
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const uint64_t i = mine + r * kWarp * 2;
+      even[r] = i < n ? counts[i] : 0;
+      odd[r] = i + 1 < n ? counts[i + 1] : 0;
+    }
+    uint64_t offsets[kRows];  // of the even ones, within the warp
+    uint64_t of_warp = 0;
+#pragma unroll
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const uint64_t up_to = warp_inclusive_sum(even[r] + odd[r]);
+      offsets[r] = of_warp + up_to - even[r] - odd[r];
+      of_warp += __shfl_sync(kAllLanes, up_to, kWarp - 1);
     }
     uint64_t all;
-    uint64_t offset = before + block_exclusive_sum<kScanThreads>(sum, sums, all);
+    // Each lane brings nothing but the last one: what comes before it is what comes before the
+    // warp.
+    const uint64_t offset =
+        before + block_exclusive_sum<kScanThreads>(lane() == kWarp - 1 ? of_warp : 0, sums, all);
 #pragma unroll
-    for (uint32_t j = 0; j < kScanItems; ++j) {
-      if (mine + j < n) counts[mine + j] = offset;
-      offset += count[j];
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const uint64_t i = mine + r * kWarp * 2;
+      if (i < n) counts[i] = offset + offsets[r];
+      if (i + 1 < n) counts[i + 1] = offset + offsets[r] + even[r];
     }
     before += all;
   }

@@ -1,7 +1,10 @@
-// See select.hpp: plans the workspace and queues the kernels of select.cuh.
+// See select.hpp: plans the workspace and queues the kernels of select.cuh and select_write.cuh.
 #include <kernels/cuda/elements.cuh>
 #include <kernels/cuda/select.cuh>
 #include <kernels/cuda/select.hpp>
+#include <kernels/cuda/select_write.cuh>
+
+#include <bit>
 
 namespace penstock::kernels::cuda {
 namespace {
@@ -93,7 +96,7 @@ class Beginning {
     begun_.first_tiles[n_] = totals_.tiles;
     begun_.first_digit_blocks[n_] = totals_.digit_blocks;
     totals_.tiles += s.n_tiles;
-    totals_.digit_blocks += digit_blocks(s.n);
+    totals_.digit_blocks += digit_blocks(s.n, s.capacity);
     if (++n_ == kMostBegun) launch();
   }
   Totals end() {
@@ -114,6 +117,19 @@ class Beginning {
   uint32_t n_ = 0;
   Totals totals_;
 };
+
+// What a kernel needs of registers is what its form needs: most calls have one.
+void queue_collect(Queue& queue, std::span<const SelectRequest> requests, const Selections& table,
+                   const Totals& totals) {
+  uint32_t forms = 0;
+  for (const SelectRequest& request : requests)
+    if (request.n > 0) forms |= 1u << request.fold.form;
+  if (!std::has_single_bit(forms))
+    return queue.run<collect<kEachForm>>(totals.tiles, kCollectThreads, table);
+  with_form(static_cast<uint32_t>(std::countr_zero(forms)), [&]<uint32_t kForm>() {
+    queue.run<collect<kForm>>(totals.tiles, kCollectThreads, table);
+  });
+}
 
 void queue_digits(Queue& queue, const Selections& table, const Totals& totals) {
   queue.run<find_digit<0>>(totals.digit_blocks, kDigitThreads, table);
@@ -158,9 +174,9 @@ int32_t select(std::span<const SelectRequest> requests, Workspace workspace,
   Beginning beginning(queue, table);
   for (const SelectRequest& request : requests) beginning.add(selection_of(request, parts));
   const Totals totals = beginning.end();
-  queue.run<collect>(totals.tiles, kCollectThreads, table);
+  queue_collect(queue, requests, table, totals);
   queue_digits(queue, table, totals);
-  const uint64_t blocks = pieces(totals.tiles, kTileWarps);
+  const uint64_t blocks = pieces(totals.tiles, tiles_of_block(totals.tiles));
   queue.run<count_chosen>(blocks, kTileThreads, table, totals.tiles);
   queue.run<scan_chosen>(totals.tiles == 0 ? 0 : table.n, kScanThreads, table);
   queue.run<write_chosen>(blocks, kTileThreads, table, totals.tiles);

@@ -1,30 +1,19 @@
 // The kernels of selections, in the order in which they run. Internal to the CUDA kernels.
 //
 //   begin_selections                     what is to be done, and the key that candidates must reach
-//   collect                              the one pass over the input: candidates, tile by tile
+//   collect (select_collect.cuh)         the one pass over the input: candidates, tile by tile
 //   find_digit<0>, <1>, <2>              the k-th largest key among them
-//   count_chosen, scan_chosen            where each tile writes
-//   write_chosen                         indices and values; zeroes what is taken
+//   count_chosen, scan_chosen            where each tile writes (select_write.cuh)
+//   write_chosen (select_write.cuh)      indices and values; zeroes what is taken
 #pragma once
 
 #include <kernels/cuda/block.cuh>
 #include <kernels/cuda/fold.cuh>
-#include <kernels/cuda/scan.cuh>
+#include <kernels/cuda/select_collect.cuh>
 #include <kernels/cuda/select_plan.hpp>
 #include <kernels/element/keys.hpp>
 
 namespace penstock::kernels::cuda {
-
-// Whose block or tile `position` is, as numbered through: the last selection that begins there or
-// before, since one without any begins where the next does. For all lanes of a warp.
-__device__ inline uint32_t selection_at(const uint32_t* firsts, uint32_t n, uint32_t position) {
-  uint32_t begun = 0;
-  for (uint32_t i = 0; i < n; i += kWarp) {
-    const bool begins = i + lane() < n && firsts[i + lane()] <= position;
-    begun += __popc(__ballot_sync(kAllLanes, begins));
-  }
-  return begun - 1;
-}
 
 // ---- The bound ----
 
@@ -70,7 +59,8 @@ __device__ inline uint32_t sampled_bound(const Selection& s) {
   with_form(s.fold.form, [&]<uint32_t kForm>() { read_sample<kForm>(s, keys); });
   uint32_t prefix = 0;
   uint32_t rank = s.sample_rank;
-  for (uint32_t digit = 0; digit < kDigits; ++digit) {
+  // The last digit would leave out next to none.
+  for (uint32_t digit = 0; digit < kDigits - 1; ++digit) {
     for (uint32_t b = threadIdx.x; b < kDigitBins; b += kSampleThreads) histogram[b] = 0;
     __syncthreads();
 #pragma unroll
@@ -82,7 +72,8 @@ __device__ inline uint32_t sampled_bound(const Selection& s) {
     prefix = append_digit(prefix, bin.index, digit);
     rank = bin.left;
   }
-  return prefix > 1 ? prefix : 1;
+  const uint32_t bound = append_digit(prefix, 0, kDigits - 1);
+  return bound > 1 ? bound : 1;
 }
 
 __device__ inline float threshold_of(const Selection& s) {
@@ -122,88 +113,6 @@ static __global__ void __launch_bounds__(kSampleThreads)
   if (s.reached != nullptr) s.reached->smallest = kInfinityKey + 1;
 }
 
-// ---- The pass over the input ----
-
-// The keys of a tile; compensates it.
-template <uint32_t kForm>
-__device__ void read_tile(const Selection& s, uint64_t first, uint32_t* keys) {
-  if constexpr (kForm == PENSTOCK_FORM_NONE) {
-#pragma unroll
-    for (uint32_t j = 0; j < kCollectItems; ++j) {
-      const uint64_t i = first + j * kCollectThreads;
-      keys[j] = i < s.n ? magnitude_key(s.x[i * s.stride]) : 0;
-    }
-  } else {
-    FoldInput in[kCollectItems];
-#pragma unroll
-    for (uint32_t j = 0; j < kCollectItems; ++j) {
-      const uint64_t i = first + j * kCollectThreads;
-      if (i < s.n) in[j] = load_fold<kForm>(s.fold, i);
-    }
-#pragma unroll
-    for (uint32_t j = 0; j < kCollectItems; ++j) {
-      const uint64_t i = first + j * kCollectThreads;
-      keys[j] = 0;
-      if (i < s.n) {
-        const float work = apply_fold<kForm>(s.fold, in[j]);
-        store_fold<kForm>(s.fold, i, work, in[j]);
-        keys[j] = magnitude_key(work);
-      }
-    }
-  }
-}
-
-// A block takes one tile. Entry j * kCollectThreads + t of the tile belongs to thread t, so loads
-// are coalesced; the candidates of each warp's row are counted, and a sum over rows gives their
-// order. Three blocks to a multiprocessor are what the form with the most arrays leaves room for.
-static __global__ void __launch_bounds__(kCollectThreads, 3) collect(Selections selections) {
-  constexpr uint32_t kWarps = kCollectThreads / kWarp;
-  constexpr uint32_t kRows = kCollectItems * kWarps;
-  static_assert(kRows % kWarp == 0);
-  __shared__ uint32_t before[kRows];  // candidates of a row, then of all rows before it
-  __shared__ uint32_t begin, total;
-  const uint32_t which = selection_at(selections.first_tiles, selections.n, blockIdx.x);
-  const uint32_t tile = blockIdx.x - selections.first_tiles[which];
-  const Selection s = selections.all[which];
-  const uint32_t bound = s.state->bound;
-  const uint64_t first = uint64_t{tile} * kCollectTile + threadIdx.x;
-  uint32_t keys[kCollectItems];
-  with_form(s.fold.form, [&]<uint32_t kForm>() { read_tile<kForm>(s, first, keys); });
-
-  uint32_t passed[kCollectItems];  // lanes of this warp whose entry reaches the bound
-#pragma unroll
-  for (uint32_t j = 0; j < kCollectItems; ++j) {
-    passed[j] = __ballot_sync(kAllLanes, keys[j] >= bound);
-    if (lane() == 0) before[j * kWarps + warp_of_block()] = __popc(passed[j]);
-  }
-  __syncthreads();
-  if (warp_of_block() == 0) {
-    uint32_t sum = 0;
-    for (uint32_t row = lane(); row < kRows; row += kWarp) {
-      const uint32_t count = before[row];
-      const uint32_t inclusive = warp_inclusive_sum(count);
-      before[row] = sum + inclusive - count;
-      sum += __shfl_sync(kAllLanes, inclusive, kWarp - 1);
-    }
-    if (lane() == 0) {
-      total = sum;
-      begin = atomicAdd(&s.state->found, sum);
-      s.tiles[tile] = {begin, sum};
-    }
-  }
-  __syncthreads();
-  // Too many: all entries will compete, and nobody reads candidates.
-  if (uint64_t{begin} + total > s.capacity) return;
-#pragma unroll
-  for (uint32_t j = 0; j < kCollectItems; ++j) {
-    if (keys[j] < bound) continue;
-    const uint32_t at =
-        begin + before[j * kWarps + warp_of_block()] + __popc(passed[j] & lanes_before());
-    s.candidates[at] = static_cast<uint32_t>(first + j * kCollectThreads);
-    s.keys[at] = keys[j];
-  }
-}
-
 // ---- The threshold ----
 
 __device__ inline bool goes_up_to_k(const Selection& s) {
@@ -224,7 +133,7 @@ __global__ void __launch_bounds__(kDigitThreads) find_digit(Selections selection
   const uint32_t which = selection_at(selections.first_digit_blocks, selections.n, blockIdx.x);
   const uint32_t block = blockIdx.x - selections.first_digit_blocks[which];
   const Selection s = selections.all[which];
-  const uint32_t n_blocks = digit_blocks(s.n);
+  const uint32_t n_blocks = digit_blocks(s.n, s.capacity);
   const Decision decision = decision_of(s);
   if (decision.known) return;  // all threads of all its blocks
   for (uint32_t b = threadIdx.x; b < kDigitBins; b += kDigitThreads) histogram[b] = 0;
@@ -232,15 +141,29 @@ __global__ void __launch_bounds__(kDigitThreads) find_digit(Selections selection
   const uint32_t prefix = kDigit == 0 ? 0 : s.state->prefix[kDigit == 0 ? 0 : kDigit - 1];
   const uint64_t n = decision.from_all ? s.n : s.state->found;
   const uint64_t step = uint64_t{n_blocks} * kDigitThreads;
-  for (uint64_t i = uint64_t{block} * kDigitThreads + threadIdx.x; i < n; i += step) {
-    const uint32_t key = decision.from_all ? magnitude_key(s.x[i * s.stride]) : s.keys[i];
-    if (before_digit(key, kDigit) == prefix) atomicAdd(&histogram[digit_of(key, kDigit)], 1u);
+  for (uint64_t first = uint64_t{block} * kDigitThreads + threadIdx.x; first < n;
+       first += kDigitLoads * step) {
+    uint32_t keys[kDigitLoads];
+#pragma unroll
+    for (uint32_t j = 0; j < kDigitLoads; ++j) {
+      const uint64_t i = first + j * step;
+      if (i < n)
+        keys[j] = decision.from_all ? magnitude_key(s.x[i * s.stride]) : s.bits[i] & kMagnitude;
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < kDigitLoads; ++j)
+      if (first + j * step < n && before_digit(keys[j], kDigit) == prefix)
+        atomicAdd(&histogram[digit_of(keys[j], kDigit)], 1u);
   }
   __syncthreads();
-  uint32_t* const all = s.state->histogram[kDigit];
-  for (uint32_t b = threadIdx.x; b < kDigitBins; b += kDigitThreads)
-    if (histogram[b] != 0) atomicAdd(&all[b], histogram[b]);
-  if (!last_block(&s.state->arrived[kDigit], n_blocks)) return;
+  const uint32_t* all = histogram;  // of a block by itself
+  if (n_blocks > 1) {
+    uint32_t* const of_all = s.state->histogram[kDigit];
+    for (uint32_t b = threadIdx.x; b < kDigitBins; b += kDigitThreads)
+      if (histogram[b] != 0) atomicAdd(&of_all[b], histogram[b]);
+    if (!last_block(&s.state->arrived[kDigit], n_blocks)) return;
+    all = of_all;
+  }
   const uint32_t k = kDigit == 0 ? decision.k : s.state->left[kDigit == 0 ? 0 : kDigit - 1];
   const Bin bin = find_bin<kDigitThreads, kDigitBins>(all, k, sums, &found);
   if (threadIdx.x == 0) {
@@ -261,104 +184,6 @@ __device__ inline Decision final_decision(const Selection& s) {
     decision.ties = 0;
   }
   return decision;
-}
-
-// ---- Writing ----
-
-// What one warp goes through for one tile: entries of the input, or the tile's candidates.
-struct TileEntries {
-  uint64_t first;  // in the input, or among the candidates
-  uint32_t count;
-};
-__device__ inline TileEntries entries_of(const Selection& s, const Decision& decision,
-                                         uint32_t tile) {
-  if (!decision.from_all) return {s.tiles[tile].begin, s.tiles[tile].count};
-  const uint64_t first = uint64_t{tile} * kCollectTile;
-  const uint64_t left = s.n - first;
-  return {first, left < kCollectTile ? static_cast<uint32_t>(left) : kCollectTile};
-}
-__device__ inline uint32_t key_at(const Selection& s, const Decision& decision, uint64_t at) {
-  return decision.from_all ? magnitude_key(s.x[at * s.stride]) : s.keys[at];
-}
-
-// A warp takes one tile of the `n_tiles` of all selections.
-struct TileOfSelection {
-  uint32_t which;
-  uint32_t tile;  // of that selection's
-};
-__device__ inline TileOfSelection tile_of_warp(const Selections& selections, uint32_t position) {
-  const uint32_t which = selection_at(selections.first_tiles, selections.n, position);
-  return {which, position - selections.first_tiles[which]};
-}
-__device__ inline uint32_t position_of_warp() {
-  return blockIdx.x * kTileWarps + warp_of_block();
-}
-
-// How many keys of each tile lie above the threshold and how many at it.
-static __global__ void __launch_bounds__(kTileThreads)
-    count_chosen(Selections selections, uint32_t n_tiles) {
-  if (position_of_warp() >= n_tiles) return;  // whole warps
-  const auto [which, tile] = tile_of_warp(selections, position_of_warp());
-  const Selection s = selections.all[which];
-  const Decision decision = final_decision(s);
-  uint32_t above = 0, equal = 0;
-  if (decision.known && !decision.from_all) {
-    above = s.tiles[tile].count;
-  } else {
-    const TileEntries entries = entries_of(s, decision, tile);
-    for (uint32_t j = lane(); j < entries.count; j += kWarp) {
-      const uint32_t key = key_at(s, decision, entries.first + j);
-      above += key > decision.threshold ? 1 : 0;
-      equal += key == decision.threshold ? 1 : 0;
-    }
-    above = warp_sum(above);
-    equal = warp_sum(equal);
-  }
-  if (lane() == 0) s.chosen[tile] = uint64_t{above} << 32 | equal;
-}
-
-// A block to each selection.
-static __global__ void __launch_bounds__(kScanThreads) scan_chosen(Selections selections) {
-  const Selection s = selections.all[blockIdx.x];
-  scan_counts(s.chosen, s.n_tiles, nullptr);
-}
-
-static __global__ void __launch_bounds__(kTileThreads)
-    write_chosen(Selections selections, uint32_t n_tiles) {
-  if (position_of_warp() >= n_tiles) return;  // whole warps
-  const auto [which, tile] = tile_of_warp(selections, position_of_warp());
-  const Selection s = selections.all[which];
-  const Decision decision = final_decision(s);
-  if (tile == 0 && lane() == 0 && s.count != nullptr) *s.count = decision.k;
-  if (tile == 0 && lane() == 0 && s.reached != nullptr) s.reached->passed = s.state->found;
-  const TileEntries entries = entries_of(s, decision, tile);
-  uint32_t equal = static_cast<uint32_t>(s.chosen[tile]);  // ties before those looked at
-  uint32_t to =
-      static_cast<uint32_t>(s.chosen[tile] >> 32) + (equal < decision.ties ? equal : decision.ties);
-  uint32_t smallest = kInfinityKey + 1;
-  for (uint32_t j = 0; j < entries.count; j += kWarp) {
-    const bool exists = j + lane() < entries.count;
-    const uint64_t at = entries.first + j + lane();
-    const uint32_t key = exists ? key_at(s, decision, at) : 0;
-    const uint32_t ties = __ballot_sync(kAllLanes, exists && key == decision.threshold);
-    const bool tie = exists && key == decision.threshold &&
-                     equal + __popc(ties & lanes_before()) < decision.ties;
-    const bool take = exists && (key > decision.threshold || tie);
-    const uint32_t taken = __ballot_sync(kAllLanes, take);
-    if (take) {
-      const uint32_t index = decision.from_all ? static_cast<uint32_t>(at) : s.candidates[at];
-      const uint32_t position = to + __popc(taken & lanes_before());
-      s.indices[position] = index;
-      if (s.values != nullptr) s.values[position] = s.x[index];
-      if (s.work != nullptr) s.work[index] = 0;
-      smallest = key < smallest ? key : smallest;
-    }
-    equal += __popc(ties);
-    to += __popc(taken);
-  }
-  if (s.reached == nullptr) return;
-  smallest = warp_smallest(smallest);
-  if (lane() == 0) atomicMin(&s.reached->smallest, smallest);
 }
 
 // One warp, of the only selection.

@@ -49,7 +49,7 @@ struct Selection {
   TileCandidates* tiles;  // [n_tiles]
   uint64_t* chosen;       // [n_tiles] upper half: keys above the threshold; lower: equal to it
   uint32_t* candidates;   // [capacity] their positions
-  uint32_t* keys;         // [capacity] and their magnitudes
+  uint32_t* bits;         // [capacity] and the bits of their values, none of which is a NaN
   uint32_t n;
   uint32_t k;
   uint32_t least;  // where fewer reach the bound than this, the `instead` largest go
@@ -81,10 +81,19 @@ struct BegunSelections {
 };
 static_assert(sizeof(BegunSelections) + sizeof(Selections) <= 4096, "a launch takes no more");
 
-// Blocks that look for a digit of the k-th largest of n keys.
-constexpr uint32_t digit_blocks(uint64_t n) {
-  return static_cast<uint32_t>(
-      std::min<uint64_t>(kDigitBlocks, pieces(n, uint64_t{4} * kDigitThreads)));
+// Blocks that look for a digit of the k-th largest of n keys. As many as the candidates that there
+// is room for keep busy: only where these were too many or too few do all entries compete.
+constexpr uint32_t digit_blocks(uint64_t n, uint64_t capacity) {
+  constexpr uint64_t kKeys = uint64_t{2} * kDigitLoads * kDigitThreads;
+  const uint64_t of_all = std::min<uint64_t>(kDigitBlocks, pieces(n, kKeys));
+  if (capacity == 0) return static_cast<uint32_t>(of_all);
+  const uint64_t of_candidates = std::max<uint64_t>(kFewDigitBlocks, pieces(capacity, kKeys));
+  return static_cast<uint32_t>(std::min(of_all, of_candidates));
+}
+
+// Tiles that a block counts and writes, of so many in all: one where few blocks are busy.
+constexpr uint32_t tiles_of_block(uint32_t n_tiles) {
+  return n_tiles <= kFewTiles ? 1 : kTileWarps;
 }
 
 // Where the chosen entries come from. Those above `threshold` are chosen, and the first `ties` of
@@ -165,7 +174,7 @@ inline void plan_selection(Parts& parts, uint64_t n, uint64_t k, Selection& plan
   plan.tiles = parts.take<TileCandidates>(plan.n_tiles);
   plan.chosen = parts.take<uint64_t>(plan.n_tiles);
   plan.candidates = parts.take<uint32_t>(plan.capacity);
-  plan.keys = parts.take<uint32_t>(plan.capacity);
+  plan.bits = parts.take<uint32_t>(plan.capacity);
 }
 
 }  // namespace penstock::kernels::cuda

@@ -30,15 +30,17 @@ struct OneValue {
 
 // ---- The sum ----
 
-// The first of the sender's entries whose index is not below `bound`.
+// The first of the sender's entries whose index is not below `bound`. For all lanes of a warp: each
+// looks at one of 32 places at a time, so that few loads wait for each other.
 __device__ uint64_t first_entry(const SparseSender& sender, uint64_t bound) {
-  uint64_t begin = 0, end = sender.count;
+  uint64_t begin = 0, end = sender.count;  // it lies there, or at the end
   while (begin < end) {
-    const uint64_t middle = begin + (end - begin) / 2;
-    if (sender.indices[middle] < bound)
-      begin = middle + 1;
-    else
-      end = middle;
+    const uint64_t step = (end - begin + kWarp - 1) / kWarp;
+    const uint64_t at = begin + (lane() + 1) * step - 1;
+    const bool is_below = at < end && sender.indices[at] < bound;
+    const uint64_t below = __popc(__ballot_sync(kAllLanes, is_below));
+    begin += below * step;
+    end = begin + step - 1 < end ? begin + step - 1 : end;
   }
   return begin;
 }
@@ -62,23 +64,24 @@ __device__ uint32_t sum_of_block(const SparseSums& all) {
 template <typename Values>
 __global__ void __launch_bounds__(kSparseSumThreads) sum_tile(SparseSums all) {
   __shared__ float tile[kSparseSumTile];
-  __shared__ uint64_t begins[kMostSenders], ends[kMostSenders];
+  __shared__ uint64_t bounds[2 * kMostSenders];  // where each sender begins and ends
   const SparseSums::Target target = all.targets[sum_of_block(all)];
   float* const out = target.out;
   const uint64_t first = uint64_t{blockIdx.x - target.first_tile} * kSparseSumTile;
   const uint64_t end = first + kSparseSumTile < target.n ? first + kSparseSumTile : target.n;
   for (uint64_t i = first + threadIdx.x; i < end; i += kSparseSumThreads)
     tile[i - first] = target.over_zeros ? 0.0f : out[i];
-  if (threadIdx.x < target.n_senders) {
-    const SparseSender& sender = all.senders[target.first_sender + threadIdx.x];
-    begins[threadIdx.x] = first_entry(sender, first);
-    ends[threadIdx.x] = first_entry(sender, end);
+  for (uint32_t task = warp_of_block(); task < 2 * target.n_senders;
+       task += kSparseSumThreads / kWarp) {
+    const uint64_t found =
+        first_entry(all.senders[target.first_sender + task / 2], task % 2 == 0 ? first : end);
+    if (lane() == 0) bounds[task] = found;
   }
   __syncthreads();
   for (uint32_t s = 0; s < target.n_senders; ++s) {
     const SparseSender& sender = all.senders[target.first_sender + s];
     const Values values(sender);
-    for (uint64_t j = begins[s] + threadIdx.x; j < ends[s]; j += kSparseSumThreads)
+    for (uint64_t j = bounds[2 * s] + threadIdx.x; j < bounds[2 * s + 1]; j += kSparseSumThreads)
       tile[sender.indices[j] - first] += values(j);
     __syncthreads();
   }

@@ -27,13 +27,19 @@ inline constexpr uint32_t kCollectThreads = 256;
 inline constexpr uint32_t kCollectItems = 16;
 inline constexpr uint32_t kCollectTile = kCollectThreads * kCollectItems;
 inline constexpr uint32_t kSampleThreads = 1024;
-inline constexpr uint32_t kSampleItems = 16;
+inline constexpr uint32_t kSampleItems = 8;
 inline constexpr uint32_t kSamples = kSampleThreads * kSampleItems;
 inline constexpr uint32_t kAlwaysAll = 64 * 1024;  // up to here a sample would not pay
 inline constexpr uint32_t kDigitThreads = 256;
-inline constexpr uint32_t kDigitBlocks = 1024;  // a few for each multiprocessor of the largest
-inline constexpr uint32_t kTileWarps = 8;       // tiles that one block writes, a warp to each
+inline constexpr uint32_t kDigitLoads = 8;       // in flight in each thread
+inline constexpr uint32_t kDigitBlocks = 1024;   // a few for each multiprocessor of the largest
+inline constexpr uint32_t kFewDigitBlocks = 32;  // where candidates are few, but all may compete
+inline constexpr uint32_t kTileWarps = 8;        // of a block that writes tiles, one or this many
 inline constexpr uint32_t kTileThreads = kTileWarps * kWarp;
+inline constexpr uint32_t kFewTiles = 2048;    // up to here a block has one tile
+inline constexpr uint32_t kLoneEntries = 512;  // of a tile, up to which one warp goes through them
+inline constexpr uint32_t kTileRows = 8;       // of a warp's entries, read at a time
+inline constexpr uint32_t kStretch = kTileRows * kWarp;
 
 // ---- Sums of sparse payloads ----
 inline constexpr uint32_t kSparseSumThreads = 256;

@@ -168,6 +168,38 @@ void check_folds(uint64_t n) {
                  "fold");
 }
 
+// Arrays that begin between multiples of 16 bytes, where no wide load may reach.
+void check_between(uint64_t n) {
+  const uint64_t k = n / 100;
+  const std::vector<float> grad = normal(n, n), before = normal(n, n + 1);
+  for (const uint64_t off : {1, 2, 3}) {
+    std::vector<float> work = before;
+    const Fold on_host{PENSTOCK_FORM_AFFINE, 0.9f,   0.7f, 1.0f, grad.data() + off,
+                       work.data() + off,    nullptr};
+    kernels::compensate(on_host, n - off, kPath);
+    const Outcome plain = largest_on_cpu({before.begin() + off, before.end()}, k);
+    const Outcome folded = largest_on_cpu({work.begin() + off, work.end()}, k);
+    Array<float> on_device(before), gradient(grad), values(k);
+    Array<uint32_t> indices(k);
+    Scratch scratch(select_workspace_bytes(n - off, k));
+    Fold fold = on_host;
+    fold.grad = gradient.data() + off, fold.work = on_device.data() + off;
+    for (const bool folds : {false, true})
+      both_ways([&] { on_device.put(before), indices.spoil(), scratch.spoil(); },
+                [&](void* stream) {
+                  return take_largest(on_device.data() + off, n - off, k, indices.data(),
+                                      values.data(), scratch.get(), stream,
+                                      folds ? &fold : nullptr);
+                },
+                [&] {
+                  std::vector<float> left = on_device.host();
+                  left.erase(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(off));
+                  compare(folds ? folded : plain, indices, values, left,
+                          describe("between", n, off, folds));
+                });
+  }
+}
+
 void check_kth(const Input& input, uint64_t stride) {
   const uint64_t n = input.x.size() / stride;
   if (n == 0) return;
@@ -250,6 +282,7 @@ void check_selection(const Extent& extent) {
       check_kth(input, 7);
     }
     check_folds(n);
+    if (n > 3) check_between(n);
   }
 }
 
