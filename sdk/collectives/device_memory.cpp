@@ -19,8 +19,8 @@ uint64_t copying_patterns() {
 sdk::Option DeviceMemory::option() {
   return sdk::choice_option("device_memory", "auto", {"auto", "yes", "no"})
       .summary(
-          "whether the library takes memory of CUDA devices, as transport.device; auto asks "
-          "it when the ranks have joined");
+          "as transport.device: whether the library accepts memory of CUDA devices; auto asks "
+          "the library after the ranks have joined");
 }
 
 DeviceMemory::DeviceMemory(const sdk::Options& values)

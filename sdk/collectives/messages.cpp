@@ -63,7 +63,7 @@ sdk::Option Sizes::segment_option() {
       .at_least(0)
       .at_most(static_cast<int64_t>(kLongSegment))
       .unit("bytes")
-      .summary("what travels at a time; 0: 262144 within a host, 61440 between hosts");
+      .summary("size of the segments of a message; 0: 262144 within a host, 61440 between hosts");
 }
 
 void describe(penstock_collective_traits& traits) {

@@ -22,7 +22,7 @@ inline kernels::Fold fold_of(const penstock_fold& fold, const Item& item, const 
       has_momentum != (fold.momentum != nullptr) ||
       (has_momentum && (work_before != nullptr) != (momentum_before != nullptr)))
     throw internal("form ", fold.form, " of gradient '", item.name(),
-                   "' is none that can be folded, or its momentum is missing");
+                   "' cannot be folded, or its momentum is missing");
   return {fold.form,
           static_cast<float>(fold.beta),
           static_cast<float>(fold.gamma),

@@ -50,7 +50,7 @@ void decode_valued_signs(const Call& call, const Items& items, const PayloadRead
 // Throws INVALID_PAYLOAD for a number that no magnitude can be.
 inline void check_scale(const PayloadReader& payload, float scale) {
   if (!(scale >= 0) || !std::isfinite(scale))
-    throw payload.error("has a scale of ", scale, ", expected a finite one of at least 0");
+    throw payload.error("has a scale of ", scale, ", expected a finite scale of at least 0");
 }
 
 // One number that positive elements have as it is and negative ones with the other sign.
@@ -209,7 +209,7 @@ class MajorityVote {
   void plan(const PlanCall& call, const Item& item, CompressorNeed& need) {
     if (call.world > kernels::kMaxVoters)
       throw invalid_argument("gradient '", item.name(), "' would be voted on by ", call.world,
-                             " ranks, a vote counts at most ", kernels::kMaxVoters,
+                             " ranks, expected at most ", kernels::kMaxVoters,
                              "; vote on one leg of a route with fewer ranks");
     plan_signs(need.round(PENSTOCK_COMBINE_GATHER), item.numel()).result_is_final().all_payloads();
     need.part_alignment = 64;  // whole words

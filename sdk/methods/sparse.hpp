@@ -84,8 +84,9 @@ class SparseCompressor : public FoldingEncoder<Method> {
   static Option scope_option() {
     return choice_option("scope", "item", {"item", "bucket"})
         .summary(
-            "item: the largest of each gradient; bucket: as many, chosen among all gradients "
-            "of a bucket together");
+            "item: the largest entries of each gradient; bucket: an equal number of entries, "
+            "chosen "
+            "among all gradients of a bucket together");
   }
 
   void describe(penstock_compressor_traits& traits) const {
@@ -257,8 +258,9 @@ class SparseCompressor : public FoldingEncoder<Method> {
       if (work_unit(call, items[i]) != work_unit(call, items[0]))
         throw invalid_argument(
             name_, " with scope = \"bucket\" compares gradients '", items[0].name(), "' and '",
-            items[i].name(), "', of which one has a memory and the other carries a loss scale of ",
-            call.step->grad_scale, "; give both the same memory, or set scope = \"item\"");
+            items[i].name(),
+            "', but only one gradient has a memory, and the other has a loss scale of ",
+            call.step->grad_scale, "; give both gradients one memory, or set scope = \"item\"");
   }
 
   std::string_view name_;

@@ -21,7 +21,7 @@ class SparseValues {
  public:
   static Option option() {
     return choice_option("value_type", "fp32", {"fp32", "fp16", "bf16", "int8"})
-        .summary("type of the values on the wire; what rounding leaves over stays in the memory");
+        .summary("type of the values on the wire; rounding errors stay in the memory");
   }
   explicit SparseValues(const Options& options)
       : SparseValues(type_named(options.choice("value_type"))) {}
@@ -132,8 +132,9 @@ class SparseValues {
     if (type_ != kernels::ValueType::kInt8) return 0;
     const float scale = payload.on_host<float>(call, 2, 1)[0];
     if (!(scale >= 0) || !std::isfinite(scale * 127))
-      throw payload.error("has the scale ", scale,
-                          ", expected one of at least 0 that makes finite values of all codes");
+      throw payload.error(
+          "has the scale ", scale,
+          ", expected a scale of at least 0 with which every code is a finite value");
     return scale;
   }
 

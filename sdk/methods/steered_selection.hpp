@@ -158,7 +158,8 @@ class SteeredCompressor : public SparseCompressor<Method> {
         .at_least(1)
         .at_most(1024)
         .unit("steps")
-        .summary("a threshold is estimated in one step of so many and reused in the others");
+        .summary(
+            "a threshold is estimated once in this number of steps, and reused in the other steps");
   }
 
   uint64_t most(uint64_t n) const { return method().band(n).most; }

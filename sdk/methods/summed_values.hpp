@@ -17,9 +17,9 @@ class SummedValues {
   static Option option() {
     return choice_option("value_type", "fp32", {"fp32", "fp16", "bf16"})
         .summary(
-            "type of the values on the wire; in 16 bits a rank sends at most the type's largest "
-            "number divided by the ranks. What that and rounding leave over stays in the memory, "
-            "and is lost without one; what rounding the sum leaves is lost");
+            "type of the values on the wire; a value of 16 bits is at most the type's largest "
+            "number divided by the number of ranks. The memory keeps the errors of this limit and "
+            "of rounding; without a memory they are lost. Rounding errors of the sum are lost");
   }
   explicit SummedValues(const Options& options) {
     if (options.choice("value_type") == "fp16") type_ = kernels::ValueType::kFloat16;

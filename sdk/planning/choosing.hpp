@@ -53,7 +53,7 @@ inline void require_candidate(const penstock_model& model, std::string_view dens
     throw sdk::invalid_argument(
         "scheduler/", name, ": dense is \"", dense, "\", but the candidates of gradient '",
         sdk::view(gradient.name), "' are ", names,
-        "; expected one of them, other than the first, which is what compresses");
+        "; expected a candidate after the first, because the first compresses");
   }
 }
 
@@ -148,11 +148,12 @@ inline Plan probing_plan(const penstock_model& model) {
 // What to say of one.
 inline std::string probing_words(const penstock_model& model, const Plan& plan,
                                  std::string_view dense, const char* name) {
-  return sdk::text(name, ": ", plan.buckets.size(), " buckets",
-                   has_choice(model, dense)
-                       ? ", candidates in turn: what each costs is measured before any is chosen"
-                       : sdk::text("; no gradient has '", dense,
-                                   "' as a further candidate, so there is nothing to choose"));
+  return sdk::text(
+      name, ": ", plan.buckets.size(), " buckets",
+      has_choice(model, dense)
+          ? ", candidates in alternation: the cost of each is measured before the choice"
+          : sdk::text("; no gradient has '", dense,
+                      "' as a further candidate, so there is nothing to choose"));
 }
 
 // Writes buckets and explanation of a plan that was made as values.
@@ -197,7 +198,7 @@ class ChoosingScheduler {
         .at_least(1)
         .at_most(1000000)
         .unit("steps")
-        .summary("steps, each way, in which candidates are measured before any is chosen");
+        .summary("steps for each measured assignment of candidates, before the choice");
   }
 
   void describe(penstock_scheduler_traits& traits) const {
@@ -254,7 +255,7 @@ class ChoosingScheduler {
     const std::string count = sdk::text(Method::kName, ": ", buckets.size(), " buckets");
     plan.explanation = {has_choice(model, dense_)
                             ? count +
-                                  ", dense and compressed in turn: what either costs is "
+                                  ", dense and compressed in alternation: the costs of both are "
                                   "measured before gradients are chosen"
                             : sdk::text(count, "; no gradient has '", dense_,
                                         "' as a further candidate, so none stays dense")};

@@ -64,10 +64,10 @@ class Tuner {
     if (!is_done()) return sdk::text("tuning: trial ", trial_, " of at most ", most_trials_);
     if (first_us() == 0) return "tuning ended: no step time was measured";
     if (setting_ == first_)
-      return sdk::text("tuned in ", trial_, " trials: nothing was faster than ", first_us_,
-                       " us a step, as it was set");
+      return sdk::text("tuned in ", trial_, " trials: no setting was faster than ", first_us_,
+                       " us a step as configured");
     return sdk::text("tuned in ", trial_, " trials: ", best_us_, " us a step, ", first_us_,
-                     " us as it was set");
+                     " us as configured");
   }
   // Step times in microseconds that the search goes by; 0 where none was measured.
   double first_us() const { return std::isfinite(first_us_) ? first_us_ : 0; }

@@ -248,7 +248,7 @@ TEST_F(SignsOnADevice, RefuseNumbersThatCannotBe) {
   };
   const Method &efsign = kMethods[2], &onebit = kMethods[4];
   for (const float scale : {-1.0f, std::nanf(""), INFINITY})
-    expect_refused(efsign, 100, number(0, scale), "expected a finite one of at least 0");
+    expect_refused(efsign, 100, number(0, scale), "expected a finite scale of at least 0");
   expect_refused(onebit, 100, number(6, -1.0f), "as mean of positive elements");
   expect_refused(onebit, 100, number(7, 1.0f), "as mean of negative elements");
   expect_refused(onebit, 100, number(7, std::nanf("")), "as mean of negative elements");

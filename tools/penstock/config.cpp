@@ -184,9 +184,9 @@ void add_config(CLI::App& app, Invocation& invocation) {
       "For a model of usual shapes, 106 MB of float32. A gathered payload goes to every other\n"
       "rank, but a summed payload does not. So a gather sends less than dense only up to some\n"
       "number of ranks.\n"
-      "\"up to\": the largest number of bytes that is possible. \"depends on values\": the largest\n"
-      "number would be misleading (adacomp, inceptionn); a run warns after ten steps if it sends\n"
-      "more than dense would.\n"
+      "\"up to\": the largest possible number of bytes. \"depends on values\": the largest number\n"
+      "would be misleading (adacomp, inceptionn); a run warns after ten steps if it sends more\n"
+      "than dense would.\n"
       "Example: penstock config traffic conf/*.toml --ranks 8");
   traffic_app->add_option("FILE", moved->files, "TOML files")->required();
   traffic_app->add_option("--ranks", moved->ranks, "ranks that exchange")

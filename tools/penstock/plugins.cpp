@@ -191,10 +191,10 @@ void print_matrix(const Matrix& matrix) {
 
 constexpr const char* kLegend =
     "ok    fits\n"
-    "poor  runs, with a warning: the method expects another partner\n"
+    "poor  runs, with a warning about this pair\n"
     "no    refused before the first step\n"
-    "All other options have their defaults. `penstock plugins matrix NAME` gives the reason of each "
-    "cell.";
+    "All other options have their defaults. `penstock plugins matrix NAME` gives the reason of\n"
+    "each cell.";
 
 // Why each cell of one plugin is what it is.
 int print_reasons(const std::vector<Matrix>& matrices, const std::string& wanted) {

@@ -42,7 +42,7 @@ std::string accuracy(Network& network, const Images& images) {
   const auto right = network.forward(of(images.pixels)).argmax(1).eq(of(images.labels)).sum();
   char text[80];
   std::snprintf(
-      text, sizeof text, "%.1f %% of the images held out are told right",
+      text, sizeof text, "%.1f %% of the images held out are classified correctly",
       100.0 * static_cast<double>(right.item<std::int64_t>()) / static_cast<double>(held_out));
   return text;
 }

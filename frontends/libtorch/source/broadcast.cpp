@@ -34,7 +34,7 @@ void check_root(std::uint32_t root, const Ranks& ranks) {
                     std::to_string(size()));
   if (!ranks.empty() && std::find(ranks.begin(), ranks.end(), root) == ranks.end())
     refuse_argument("root is " + std::to_string(root) +
-                    ", expected a world rank that is one of `ranks`");
+                    ", expected a world rank in `ranks`");
 }
 
 void start(Sent& sent, const std::string& name, std::uint32_t root, const Ranks& ranks) {
@@ -42,8 +42,8 @@ void start(Sent& sent, const std::string& name, std::uint32_t root, const Ranks&
   if (!place_of(target.device()) || target.layout() != at::kStrided)
     refuse_argument("tensor " + name + " is " + shape_text(target) + " on " +
                     target.device().str() +
-                    ", expected a dense one on the CPU or CUDA: the libtorch frontend moves no "
-                    "others yet");
+                    ", expected a dense tensor on the CPU or CUDA: the libtorch frontend sends no "
+                    "other tensors yet");
   sent.memory = target.to(at::kCPU).contiguous();
   if (const auto dtype = door_dtype(target.scalar_type())) {
     sent.shape = target.sizes().vec();

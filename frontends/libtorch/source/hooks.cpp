@@ -57,9 +57,9 @@ void Exchange::check_hook_places() const {
     if (impl::post_acc_grad_hooks(slot.parameter) != nullptr)
       refuse_moment(
           "parameter " + slot.name +
-          " has a hook already that runs after its gradient was accumulated, and a tensor "
-          "has one place for it; destroy the DistributedOptimizer that had the parameter "
-          "before, or take the other hook off");
+          " already has a hook that runs after its gradient was accumulated, and a tensor "
+          "can have only one such hook; destroy the earlier DistributedOptimizer of this "
+          "parameter, or remove the other hook");
   }
 }
 

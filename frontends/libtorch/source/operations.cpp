@@ -31,7 +31,8 @@ std::unique_ptr<Pending::Parts> parts_of(const at::Tensor& tensor, const std::st
   if (!tensor.defined() || !place_of(tensor.device()) || tensor.layout() != at::kStrided)
     refuse_argument(
         "operation " + name +
-        ": expected a dense tensor on the CPU or CUDA: the libtorch frontend moves no others yet");
+        ": expected a dense tensor on the CPU or CUDA: the libtorch frontend sends no other "
+        "tensors yet");
   const auto dtype = door_dtype(tensor.scalar_type());
   if (!dtype)
     refuse_argument("operation " + name + ": element type of " + shape_text(tensor) +

@@ -91,7 +91,7 @@ std::shared_ptr<GradientSet> create_set(const std::vector<GradientSpec>& gradien
 
 void init(const Configuration& configuration) {
   if (!configuration.config.empty() && !configuration.config_text.empty())
-    refuse_argument("init got config and config_text, expected at most one of them");
+    refuse_argument("init got config and config_text, expected only config or only config_text");
   const std::lock_guard lock(world_mutex());
   if (world().runtime != nullptr) {
     if (!configuration.config.empty() || !configuration.config_text.empty())

@@ -14,7 +14,7 @@ class Runtime : public ::testing::Environment {
     EXPECT_FALSE(is_initialized());
     shutdown();          // no harm
     give_up("nothing");  // no harm either
-    expect_error(PENSTOCK_INVALID_ARGUMENT, "expected at most one of them",
+    expect_error(PENSTOCK_INVALID_ARGUMENT, "expected only config or only config_text",
                  [] { init({.config = "a.toml", .config_text = "[scheme]"}); });
     init({.config_text = "[runtime]\ndeadline_s = 30\n"});
     EXPECT_TRUE(is_initialized());
@@ -99,7 +99,7 @@ TEST_F(Refusals, ParametersWithoutNames) {
 TEST_F(Refusals, APlaceForAHookThatIsTaken) {
   {
     const DistributedOptimizer first = wrap();
-    expect_error(PENSTOCK_FAILED_PRECONDITION, "parameter 0.weight has a hook already",
+    expect_error(PENSTOCK_FAILED_PRECONDITION, "parameter 0.weight already has a hook",
                  [&] { wrap(); });
   }
   DistributedOptimizer second = wrap();  // the first is gone, and its hooks with it

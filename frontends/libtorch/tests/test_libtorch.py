@@ -141,7 +141,7 @@ def test_the_example_learns_and_shows_it(data, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     losses = json.loads((tmp_path / "losses.json").read_text())["losses"]
     assert losses[-1] < 0.8 * losses[0]
-    assert "step 100 of 100: loss" in done.stdout and "of the images held out are told right" in done.stdout
+    assert "step 100 of 100: loss" in done.stdout and "of the images held out are classified correctly" in done.stdout
 
 
 @pytest.mark.parametrize(

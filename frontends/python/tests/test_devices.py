@@ -70,7 +70,7 @@ def why_not(library: Path | None, number: int = 0, **variables: str) -> str:
 def test_the_table_says_which_devices_are_taken_in_place(library):
     assert why_not(library) == ""
     assert why_not(library, 1) == ""
-    assert "there is no cuda:2 for Penstock, which sees 2" in why_not(library, 2)
+    assert "there is no cuda:2 for Penstock: it sees 2 CUDA device(s)" in why_not(library, 2)
     none = why_not(library, PENSTOCK_SIMULATED_DEVICES="0")
     assert "no CUDA device can be used: the driver finds no device" in none
 

@@ -169,7 +169,7 @@ def test_what_is_shown_of_the_package_is_what_users_use():
     "call, instead",
     [
         (lambda: hvd.run(print, np=2), "penstock run -np 4 -- python train.py"),
-        (lambda: hvd.elastic.run(print), "start again from the last one"),
+        (lambda: hvd.elastic.run(print), "start again from the last checkpoint"),
         (lambda: hvd.elastic.sampler.ElasticSampler([1]), "torch.utils.data.DistributedSampler"),
         (lambda: hvd.elastic.state.TorchState(), "torch.save"),
     ],

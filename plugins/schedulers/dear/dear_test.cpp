@@ -134,7 +134,7 @@ TEST(Dear, AutotuneFindsTheThresholdThatMakesTheShortestStep) {
     if (decision == PENSTOCK_MAKE_NEW_PLAN) plan = plan_of(scheduler, owned);
   }
   EXPECT_EQ(gradients_of(plan), (Buckets{{0, 1, 2, 3, 4, 5}}));
-  EXPECT_NE(plan.explanation.at(0).find("1000 us a step, 3000 us as it was set"), std::string::npos)
+  EXPECT_NE(plan.explanation.at(0).find("1000 us a step, 3000 us as configured"), std::string::npos)
       << plan.explanation.at(0);
 }
 

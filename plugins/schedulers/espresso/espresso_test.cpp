@@ -105,7 +105,7 @@ TEST(Espresso, RunsEveryCandidateBeforeItChooses) {
   std::map<uint32_t, int> counts;
   for (const auto& [gradient, way] : chosen(plan)) ++counts[way.first];
   EXPECT_EQ(counts, (std::map<uint32_t, int>{{0, 3}, {1, 3}, {2, 2}}));
-  EXPECT_NE(plan.explanation.at(0).find("candidates in turn"), std::string::npos);
+  EXPECT_NE(plan.explanation.at(0).find("candidates in alternation"), std::string::npos);
 }
 
 TEST(Espresso, CompressesNothingWhereTheNetworkIsFast) {

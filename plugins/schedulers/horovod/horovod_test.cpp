@@ -214,7 +214,7 @@ TEST(Horovod, AutotuneFindsTheCycleThatMakesTheShortestStep) {
   EXPECT_NE(tuned.words().find("tuning: trial 1 of at most 20"), std::string::npos);
   tuned.run(80, [](const planning::Plan& plan) { return 1000.0 * plan.buckets.size(); });
   EXPECT_EQ(tuned.buckets(), (Buckets{{0, 1, 2, 3, 4, 5}})) << tuned.words();
-  EXPECT_NE(tuned.words().find("1000 us a step, 3000 us as it was set"), std::string::npos)
+  EXPECT_NE(tuned.words().find("1000 us a step, 3000 us as configured"), std::string::npos)
       << tuned.words();
   EXPECT_EQ(tuned.run(50, [](const planning::Plan&) { return 1000.0; }), 0) << "it has ended";
 }

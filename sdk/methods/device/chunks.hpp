@@ -52,7 +52,7 @@ inline void take_chunks(const Call& call, const Item& item, const SummedValues& 
 // them.
 inline void spread_chunks(const Call& call, const Item& item, const SummedValues& values,
                           const SummedValues::Sum& sum, const ChosenChunks& chosen) {
-  queue_on_device(call, item, "add up what was sent of", [&](void* stream) {
+  queue_on_device(call, item, "add the payloads of", [&](void* stream) {
     return kernels::cuda::spread_chunks(values.type(), sum.data(), chosen, call.result_scale(),
                                         item.out().data(), stream);
   });

@@ -62,7 +62,7 @@ void sum_payloads(const Call& call, const Item& item, const PayloadReaders& payl
                      1, out.data(), out.size(), block};
   const auto add = [&](std::span<const Sender> senders, bool, bool is_last) {
     how.scale = is_last ? call.result_scale() : 1;
-    queue_on_device(call, item, "add up what was sent of",
+    queue_on_device(call, item, "add the payloads of",
                     [&](void* stream) { return sum(senders, how, stream); });
     how.over = cuda::SumOver::kWhatIsThere;
   };

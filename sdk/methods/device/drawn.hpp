@@ -24,7 +24,7 @@ inline void take_drawn(const Call& call, const Item& item, const SummedValues& v
 // zeros between them.
 inline void spread_drawn(const Call& call, const Item& item, const SummedValues& values,
                          const SummedValues::Sum& sum, const DrawnStrata& drawn, float scale) {
-  queue_on_device(call, item, "add up what was sent of", [&](void* stream) {
+  queue_on_device(call, item, "add the payloads of", [&](void* stream) {
     return kernels::cuda::spread_drawn(values.type(), sum.data(), drawn, scale, call.result_scale(),
                                        item.out().data(), stream);
   });

@@ -88,14 +88,14 @@ inline void write_means_by_sign(const Call& call, const Item& item, uint64_t run
 // Takes these numbers out of work, as they stand in the payload.
 inline void take_out_by_sign(const Call& call, const Item& item, SignRuns runs,
                              const float* numbers) {
-  queue_on_device(call, item, "take what is sent out of", [&](void* stream) {
+  queue_on_device(call, item, "subtract the sent values from", [&](void* stream) {
     return kernels::cuda::take_out_by_sign(item.work().data(), item.numel(), runs, numbers, stream);
   });
 }
 
 // The same where signs stand for `one` and its opposite.
 inline void take_out_signs(const Call& call, const Item& item, float one) {
-  queue_on_device(call, item, "take what is sent out of", [&](void* stream) {
+  queue_on_device(call, item, "subtract the sent values from", [&](void* stream) {
     return kernels::cuda::take_out_signs(item.work().data(), item.numel(), one, stream);
   });
 }

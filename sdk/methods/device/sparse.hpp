@@ -41,7 +41,7 @@ class SparseSumming {
   void queue() {
     if (sums_.empty()) return;
     sums_.has_one_value = have_one_value_;
-    queue_on_device(call_, Item(first_), "add up what was sent of a bucket with",
+    queue_on_device(call_, Item(first_), "add the payloads of a bucket with",
                     [&](void* stream) { return kernels::cuda::sum_sparse(sums_, stream, type_); });
     sums_ = {};
   }
@@ -76,7 +76,7 @@ void add_up(const Call& call, const Items& items, const PayloadReaders& payloads
 // As sum_sparse of kernels/cuda.
 inline void sum_sparse(const Call& call, const Item& item, std::span<const SparseSender> senders,
                        SumOver over, float scale, std::span<float> out) {
-  queue_on_device(call, item, "add up what was sent of", [&](void* stream) {
+  queue_on_device(call, item, "add the payloads of", [&](void* stream) {
     return kernels::cuda::sum_sparse(senders, over, scale, out.data(), out.size(), stream);
   });
 }

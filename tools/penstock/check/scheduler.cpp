@@ -72,7 +72,8 @@ Status check_given(const Plan& plan, const planning::ModelEntries& model, std::s
   std::map<std::pair<uint32_t, uint32_t>, int> seen;
   for (const planning::Bucket& bucket : plan.buckets)
     if (++seen[{bucket.phase, model.gradients[bucket.pieces[0].gradient].given_bucket}] > 1)
-      warning = "it splits given buckets, so that they travel in more messages than the frontend gave";
+      warning =
+          "it splits given buckets, so that they travel in more messages than the frontend gave";
   return {};
 }
 

@@ -312,8 +312,8 @@ void add_doctor(CLI::App& app, Invocation& invocation) {
       app.add_subcommand("doctor", "Check this machine for runs, and say how to fix each problem");
   doctor_app->footer(
       "Exit status 1 if a run could not start.\n"
-      "For each FILE: the gradients that its scheme compresses on a device, and the gradients that\n"
-      "go through host memory.\n"
+      "For each FILE: the gradients that its scheme compresses on a device, and the gradients\n"
+      "that go through host memory.\n"
       "Example: penstock doctor conf/dgc.toml");
   doctor_app->add_option("FILE", options->files, "TOML files with schemes to check for devices");
   add_plugin_path(*doctor_app, options->plugin_path);

@@ -133,7 +133,8 @@ Result<std::string> proviso(const Scheme& scheme, Registry& registry) {
                   make_instance<penstock_collective>(scheme, scheme.device_transport, registry));
   if ((transport->traits().flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) == 0) return std::string();
   return std::string(
-      " (if its library accepts device memory: a run asks the library, and does not start otherwise)");
+      " (if its library accepts device memory: a run asks the library, and does not start "
+      "otherwise)");
 }
 
 // "matrices, convolutions on the device; through host memory: vectors (why)".
@@ -165,7 +166,8 @@ TestOutcome ask_scheme(const std::string& file, const std::vector<std::string>& 
   }
   for (const auto& [why, what] : staged)
     parts.push_back(
-        fmt::format("gradients that go through host memory, there and back: {}, because: {}", joined(what, ", "), why));
+        fmt::format("gradients that go through host memory, there and back: {}, because: {}",
+                    joined(what, ", "), why));
   return {Verdict::ok, Json{{"found", joined(parts, ". ")},
                             {"on_device", on_device},
                             {"from_device_to_device", directly},

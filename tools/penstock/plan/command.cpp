@@ -140,21 +140,27 @@ void add_cluster(CLI::App& app, PlanOptions& options) {
   app.add_option("--ranks-per-host", cluster.ranks_per_host, "ranks that share a host's link")
       ->check(whole_from(1, 1024))
       ->capture_default_str();
-  app.add_option("--link", options.link, "speed of the link between a host and the others, like 2.5gbit")
+  app.add_option("--link", options.link,
+                 "speed of the link between a host and the others, like 2.5gbit")
       ->capture_default_str();
-  app.add_option("--local", options.local, "speed of a rank's link within its host")->capture_default_str();
-  app.add_option("--latency", cluster.latency_us, "us that a message between hosts takes in addition")
+  app.add_option("--local", options.local, "speed of a rank's link within its host")
+      ->capture_default_str();
+  app.add_option("--latency", cluster.latency_us,
+                 "us that a message between hosts takes in addition")
       ->check(number_from(0, 1e6))
       ->capture_default_str();
-  app.add_option("--local-latency", cluster.local_latency_us, "us that a message within a host takes in addition")
+  app.add_option("--local-latency", cluster.local_latency_us,
+                 "us that a message within a host takes in addition")
       ->check(number_from(0, 1e6))
       ->capture_default_str();
-  app.add_option("--headers", cluster.headers,
-                 "headers of packets between hosts, as a share of the bytes that the packets carry; "
-                 "default: TCP over Ethernet in frames of 1500 bytes")
+  app.add_option(
+         "--headers", cluster.headers,
+         "headers of packets between hosts, as a share of the bytes that the packets carry; "
+         "default: TCP over Ethernet in frames of 1500 bytes")
       ->check(number_from(0, 10))
       ->capture_default_str();
-  app.add_option("--straggler", cluster.straggler, "one rank needs this many times as long to compute")
+  app.add_option("--straggler", cluster.straggler,
+                 "one rank needs this many times as long to compute")
       ->check(number_from(1, 1000))
       ->capture_default_str();
   app.add_option("--jitter", cluster.jitter,
@@ -170,9 +176,8 @@ void add_costs(CLI::App& app, PlanOptions& options) {
       ->check(any_ms);
   app.add_option("--backward-ms", options.backward_ms, "time of backward, not as in the profile")
       ->check(any_ms);
-  CLI::Option* costs =
-      app.add_option("--costs", options.costs,
-                     "a table of the times of methods, instead of Penstock's own table");
+  CLI::Option* costs = app.add_option(
+      "--costs", options.costs, "a table of the times of methods, instead of Penstock's own table");
   CLI::Option* measure = app.add_flag("--measure", options.measure,
                                       "measure the times of the methods now, on this machine");
   measure->excludes(costs);
@@ -186,7 +191,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   CLI::App* plan = app.add_subcommand(
       "plan", "Predict a step of each scheme for a model on a cluster, without model and cluster");
   plan->footer(fmt::format(
-      "Steps only: the number of steps that a scheme needs is not predicted (docs/convergence.md).\n"
+      "Steps only: the number of steps to a loss is not predicted (docs/convergence.md).\n"
       "Models: {}.\nExample: penstock plan --model bert-base --hosts 8 --link 10gbit\n"
       "Example: penstock plan --record mine.csv --hosts 8 --link 10gbit -- penstock run -np 2 -- "
       "python train.py",
@@ -200,8 +205,9 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       ->type_name("FILE")
       ->excludes(model);
   CLI::Option* scheme =
-      plan->add_option("--scheme", options->schemes,
-                       "a TOML file or a folder of TOML files; may be repeated; default: all of conf/")
+      plan->add_option(
+              "--scheme", options->schemes,
+              "a TOML file or a folder of TOML files; may be repeated; default: all of conf/")
           ->allow_extra_args(false)
           ->type_name("FILE|DIR");
   add_cluster(*plan, *options);

@@ -99,11 +99,14 @@ void add_run(CLI::App& app, Invocation& invocation) {
       ->required()
       ->check(whole_from(1, 65536));
   run_app
-      ->add_option("--config", options->config,
-                   "the configuration, checked before the start; the program's call of init() cannot "
-                   "replace it")
+      ->add_option(
+          "--config", options->config,
+          "the configuration, checked before the start; the program's call of init() cannot "
+          "replace it")
       ->type_name("FILE");
-  run_app->add_option("--hosts", launched.hosts, "a file of hosts, in the format of mpirun's --hostfile")
+  run_app
+      ->add_option("--hosts", launched.hosts,
+                   "a file of hosts, in the format of mpirun's --hostfile")
       ->type_name("FILE");
   run_app
       ->add_option("--grace", launched.grace_s,

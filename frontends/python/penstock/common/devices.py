@@ -52,7 +52,7 @@ def why_not_in_place(device_id: int) -> str:
     try:
         table = _table_of(file)
     except (OSError, ValueError) as error:
-        return f"{file} cannot be used ({error}); install the one of {c.library().path}"
+        return f"{file} cannot be used ({error}); install the file that belongs to {c.library().path}"
     count, why_none = c_int32(), c_char_p()
     error_number = table.device_count(byref(count), byref(why_none))
     if error_number != 0:
@@ -61,8 +61,8 @@ def why_not_in_place(device_id: int) -> str:
         return f"no CUDA device can be used: {_text(why_none.value)}"
     if device_id >= count.value:
         return (
-            f"there is no cuda:{device_id} for Penstock, which sees {count.value}; its CUDA and "
-            "the framework's must see the same devices"
+            f"there is no cuda:{device_id} for Penstock: it sees {count.value} CUDA device(s); "
+            "Penstock and the framework must see equal devices"
         )
     return ""
 

@@ -38,7 +38,7 @@ NOT_HONOURED = MappingProxyType(
         "HOROVOD_TIMELINE_MARK_CYCLES": "there are no cycles",
         "HOROVOD_CYCLE_TIME": "nothing waits for a cycle",
         "HOROVOD_CACHE_CAPACITY": "plans take the place of the cache",
-        "HOROVOD_DISABLE_GROUP_FUSION": "the scheduler decides what travels together",
+        "HOROVOD_DISABLE_GROUP_FUSION": "the scheduler decides which gradients share a bucket",
         "HOROVOD_LOG_HIDE_TIME": "not yet",
         "HOROVOD_LOG_TIMESTAMP": "not yet",
         "HOROVOD_HIERARCHICAL_ALLREDUCE": 'use route = "hierarchical" in [scheme]',
@@ -48,13 +48,13 @@ NOT_HONOURED = MappingProxyType(
         "HOROVOD_NUM_NCCL_STREAMS": "there is one stream for NCCL",
         "HOROVOD_THREAD_AFFINITY": "not yet",
         "HOROVOD_ELASTIC": "not yet",
-        "HOROVOD_RENDEZVOUS_ADDR": "ranks meet through the launcher",
-        "HOROVOD_RENDEZVOUS_PORT": "ranks meet through the launcher",
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "there is no Gloo; ranks meet through the launcher",
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": "there is no Gloo; ranks meet through the launcher",
+        "HOROVOD_RENDEZVOUS_ADDR": "ranks find each other through the launcher",
+        "HOROVOD_RENDEZVOUS_PORT": "ranks find each other through the launcher",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "there is no Gloo; ranks find each other through the launcher",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": "there is no Gloo; ranks find each other through the launcher",
         "HOROVOD_GLOO_IFACE": "there is no Gloo",
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "there is no Gloo; use deadline_s in [runtime]",
-        "HOROVOD_HOSTNAME": "hosts are asked for their names",
+        "HOROVOD_HOSTNAME": "Penstock asks the system for the host name",
     }
 )
 # Families of Horovod's, by how their names begin.
@@ -81,7 +81,7 @@ def without_effect(environment: Mapping[str, str], topology: Topology) -> list[s
 
 def _reason(name: str, value: str, topology: Topology) -> str:
     if name in _TRANSPORTS:
-        return "" if value.lower() == "mpi" else "MPI is what there is"
+        return "" if value.lower() == "mpi" else "collective in [scheme] chooses the transport"
     if name in _TOPOLOGY:
         own = getattr(topology, _TOPOLOGY[name])
         return "" if value == str(own) else f"the launcher says {own}"
@@ -101,5 +101,5 @@ def line(environment: Mapping[str, str], topology: Topology) -> str:
     return (
         "penstock warning: no effect of "
         + ", ".join(found)
-        + "; docs/configuration.md lists what is honoured"
+        + "; docs/configuration.md lists the variables that have an effect"
     )

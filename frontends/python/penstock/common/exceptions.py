@@ -63,7 +63,7 @@ class HorovodVersionMismatchError(ImportError):
     def __init__(self, name: str, version: str, installed_version: str) -> None:
         super().__init__(
             f"{name} has version {installed_version}, this package was made for {version}; install "
-            "the two that belong together"
+            "versions that belong together"
         )
         self.name = name
         self.version = version

@@ -135,7 +135,7 @@ class ProcessSetTable:
                     f"process sets: rank {self.runtime.topology.rank} does {action} of {ranks}, "
                     f"rank {rank} {other[0]} of {other[1]}"
                     + (", which it refuses" if other[2] else "")
-                    + "; every rank changes the process sets in the same order",
+                    + "; all ranks must change the process sets in one order",
                     MISMATCH,
                 )
 

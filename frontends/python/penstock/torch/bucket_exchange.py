@@ -161,8 +161,8 @@ class BucketExchange:
         number = self.indices.get(id(parameter))
         if number is None:
             raise ValueError(
-                f"a parameter of shape {tuple(parameter.shape)} is not of the model that this "
-                "PenstockState was first used with: residuals belong to one model, so make a "
+                f"a parameter of shape {tuple(parameter.shape)} does not belong to the first model "
+                "of this PenstockState: residuals belong to one model, so make a "
                 "PenstockState for each DistributedDataParallel"
             )
         return number
@@ -174,7 +174,7 @@ class BucketExchange:
                 raise ValueError(
                     f"ddp_hook got gradients of {bucket.buffer.dtype} for a parameter of "
                     f"{parameter.dtype} and shape {tuple(parameter.shape)}, expected "
-                    f"{self._dtypes[number]} as in the first step; where the hook was wrapped anew "
+                    f"{self._dtypes[number]} as in the first step; if the hook was wrapped again "
                     "or the model was cast, wrap the model again, with a new state: "
                     "register_comm_hook(PenstockState(...), fp16_compress_wrapper(ddp_hook))"
                 )
@@ -305,8 +305,8 @@ class BucketExchange:
         optimizer has used yet nothing is in it, and the step goes on."""
         if self._shards:
             raise ValueError(
-                "the states of all ranks were loaded, and the first backward makes this rank's of "
-                "them: save after it"
+                "the states of all ranks were loaded, and the first backward makes this rank's "
+                "state from them: save after the first backward"
             )
         if self.set is None:
             return dict(self._saved)
@@ -331,7 +331,7 @@ class BucketExchange:
         shards = [bytes_of(state.get(KEY), KEY) for state in states]
         if self.set is None:
             self._saved, self._shards = {}, [dict(state) for state in states]
-            return "the first backward loads them\n"
+            return "the first backward loads the states\n"
         self._wait()
         self._outcome.discard()
         if self._are_of_this_world(states, self._ranks):
@@ -380,7 +380,7 @@ def _buckets_of(saved: dict[str, Any], n_gradients: int) -> list[int]:
     if not isinstance(buckets, torch.Tensor) or buckets.numel() != n_gradients:
         raise ValueError(
             f'the state of compression has no buckets for {n_gradients} gradients under the key '
-            f'"{BUCKETS_KEY}": it was saved by something else than PenstockState.state_dict(), or '
+            f'"{BUCKETS_KEY}": it was not saved by PenstockState.state_dict(), or it was saved '
             "with another model"
         )
     return [int(number) for number in buckets]

@@ -151,7 +151,7 @@ def check_world(process_group: dist.ProcessGroup | None) -> tuple[int, ...]:
     if ours != theirs:
         raise ValueError(
             f"this process is rank {theirs[0]} of {theirs[1]} for torch.distributed, and rank "
-            f"{ours[0]} of {ours[1]} for Penstock: each was told by a launcher of its own. Over "
+            f"{ours[0]} of {ours[1]} for Penstock: the numbers come from two launchers. Over "
             f"MPI start the program with 'penstock run -np {theirs[1]} -- python train.py' and "
             "make torch's ranks from hvd.rank() and hvd.size() after hvd.init() (docs/ddp.md)"
         )

@@ -136,8 +136,8 @@ class GradientExchange:
             if self.deferral is not None:
                 self.deferral.flush()
         self._error = HorovodInternalError(
-            "parameters of this DistributedOptimizer were wrapped by another one since, which "
-            "exchanges their gradients now; use that one",
+            "parameters of this DistributedOptimizer were wrapped later by another "
+            "DistributedOptimizer, which now exchanges their gradients; use the later optimizer",
             _FAILED_PRECONDITION,
         )
         self.outcome.unfollow()
@@ -328,7 +328,7 @@ class GradientExchange:
         """The loss scale of the next backward; the core takes it when that step begins."""
         if self.under_way:
             raise ValueError(
-                "the grad scale was set with gradients under way; set it before backward"
+                "the grad scale was set with gradients in flight; set it before backward"
             )
         self.options.scale_next(scale)
 

@@ -188,7 +188,7 @@ def _release_all(aborted: bool) -> None:
         # Releasing waits for the peers, who may never ask for these: say so to everybody instead.
         names = ", ".join(operation.name for operation in left)
         world.current().abort(
-            f"rank {world.rank()} was shut down with operations under way: {names}"
+            f"rank {world.rank()} was shut down with operations in progress: {names}"
         )
     for operation in left:
         operation.release()

@@ -117,9 +117,9 @@ def of_torchrun() -> Identity | None:
         )
     except RuntimeError as error:
         raise RuntimeError(
-            f"torchrun's store at {host}:{port} cannot be reached, through which the ranks of a "
-            f"run meet: {error}; set PENSTOCK_PORT to a free port of rank 0's host, the same for "
-            "all ranks"
+            f"torchrun's store at {host}:{port} cannot be reached, so the ranks of this run cannot "
+            f"find each other: {error}; set PENSTOCK_PORT to a free port of rank 0's host, equal "
+            "on all ranks"
         ) from error
     # Ranks that were started anew do not find what the ones before them left.
     life = told.get("TORCHELASTIC_RESTART_COUNT", "0")

@@ -90,7 +90,7 @@ def init(
     if comm is not None and not (isinstance(comm, (list, tuple)) and not comm):
         raise NotImplementedError(
             "init(comm=...) is not offered: the world is always that of the launcher; leave it "
-            "out, and name parts of it in process_sets"
+            "out, and name parts of the world in process_sets"
         )
     dynamic = sets.dynamic_by_environment()
     if isinstance(process_sets, str):
@@ -101,7 +101,7 @@ def init(
         dynamic, process_sets = True, None
     wanted = list(process_sets or [])
     if config is not None and config_text is not None:
-        raise ValueError("init got config and config_text, expected at most one of them")
+        raise ValueError("init got config and config_text, expected only config or only config_text")
     with _lock:
         if _runtime is not None:
             if config is not None or config_text is not None:
@@ -141,8 +141,8 @@ def _with_groups_remedy(said: str, group: identity.Identity | None) -> str:
     if group is not None or "collective/ucx" not in said and "'ucx'" not in said:
         return said
     return said + (
-        '; or call torch.distributed.init_process_group("gloo") before hvd.init(): its group then '
-        "carries what Penstock sends"
+        '; or call torch.distributed.init_process_group("gloo") before hvd.init(): then its group '
+        "carries the messages of Penstock"
     )
 
 
@@ -162,13 +162,14 @@ def _settle_world(table: ProcessSetTable, wanted: Sequence[sets.ProcessSet]) -> 
         "penstock.init", json.dumps({"process_sets": asked, "local_size": topology.local_size})
     )
     if fault:
-        raise ValueError(f"init got process sets that cannot be: {fault}")
+        raise ValueError(f"init got invalid process sets: {fault}")
     everyone = [json.loads(text) for text in told]
     for rank, other in enumerate(everyone):
         if other["process_sets"] != asked:
             raise HorovodInternalError(
                 f"init got the process sets {asked} on rank {topology.rank} and "
-                f"{other['process_sets']} on rank {rank}; every rank must give the same",
+                f"{other['process_sets']} on rank {rank}; the process sets must be equal on "
+                "all ranks",
                 MISMATCH,
             )
     table.register(wanted)

@@ -64,7 +64,7 @@ def check_that_before_the_first_backward_or_after_what_is_owed_comes() -> None:
         said = state.load_shards(states)
         assert ("first backward" in said) == is_first
         if is_first:
-            with expect(ValueError, "save after it"):
+            with expect(ValueError, "save after the first backward"):
                 state.state_dict()
         else:
             assert said == state.loaded

@@ -17,6 +17,7 @@ def run(function: Any) -> Any:
     """Horovod's decorator of a training function. Raises NotImplementedError."""
     not_yet(
         "run",
-        "call the training function itself, save a checkpoint now and then, and start again from "
-        "the last one when hosts change: what compression keeps loads on another number of ranks",
+        "call the training function itself, save checkpoints, and start again from the last "
+        "checkpoint when hosts change: the state of compression can be loaded on another number of "
+        "ranks",
     )

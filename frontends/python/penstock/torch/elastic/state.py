@@ -13,7 +13,7 @@ class TorchState:
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         not_yet(
             "TorchState",
-            "save the model, the optimizer and what compression keeps (optimizer."
+            "save the model, the optimizer and the state of compression (optimizer."
             "compression_state_dict()) with torch.save, and start again from that checkpoint when "
             "hosts change",
         )
