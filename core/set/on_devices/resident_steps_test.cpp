@@ -135,17 +135,6 @@ TEST(Residents, ABucketOfManyGradientsTakesAsFewLaunchesAsOneOfASingleGradient) 
   EXPECT_EQ(cost.to_device, bytes * (kRanks - 1) * rank_steps);
 }
 
-TEST(Residents, ABucketOfManyGradientsThatAreRoundedTakesThreeLaunches) {
-  const std::vector<int64_t> sizes(19, 3000);
-  for (const char* keys : {kWithResidual, kNothingKept}) {
-    SCOPED_TRACE(keys);
-    const ResidentMethod method{"", keys, 0, "fp16-simulated", ""};
-    const Cost cost = cost_of_steps(sizes, kRanks, kSteps, resident_scheme(method));
-    // A look; compensate and round; widen the sum.
-    EXPECT_EQ(cost.launches, 3 * kRanks * kSteps);
-  }
-}
-
 TEST(Residents, ANormOfAllRanksBringsOneNumberOfEachGradientToTheHost) {
   const ResidentMethod method{
       "", kWithDgc, 0, "topk-simulated",
