@@ -1,5 +1,5 @@
-// Methods that send something for every element: codes of a few bits with numbers for each block of
-// elements, which are gathered, and casts to 16 bits, which are summed on the way.
+// Methods that send a code of a few bits for every element, with numbers for each block of
+// elements.
 #pragma once
 
 #include <kernels/pack_bits.hpp>
@@ -7,7 +7,6 @@
 #include <kernels/stream.hpp>
 #include <methods/agreed.hpp>
 #include <methods/device/codes.hpp>
-#include <methods/device/summed.hpp>
 #include <penstock/compressor.hpp>
 #include <penstock/options.hpp>
 
@@ -273,94 +272,6 @@ class QuantisingCompressor {
   unsigned bits_;
   uint64_t block_;
   kernels::Execution on_;
-};
-
-// Compressors that send each value as a 16-bit float and sum ranks on the way: one method for every
-// such format, given by its type, the largest number that so many ranks may send, and its
-// conversions (convert.hpp). With kernels linked (device/) it also works on a device.
-template <uint32_t kDtype, auto kShare, auto kNarrow, auto kWiden>
-class HalfCast {
- public:
-  static constexpr bool kScalesResult = true;
-  static constexpr uint64_t kMeanDtypes = PENSTOCK_DTYPE_BIT(kDtype);
-  static inline const OptionList options{};
-  explicit HalfCast(const Options&) {}
-
-  void describe(penstock_compressor_traits& traits) const {
-    traits.device_types = device::kWhereKernelsAre;
-  }
-
-  void plan(const PlanCall&, const Item& item, CompressorNeed& need) {
-    need.round(PENSTOCK_COMBINE_SUM)
-        .section(PENSTOCK_ROLE_VALUES, kDtype, item.numel(), true, PENSTOCK_SPLIT_BY_ELEMENT);
-    need.part_alignment = 1;
-  }
-
-  void encode(const Call& call, const Item& item, PayloadWriter& payload) {
-    const std::span<float> work = item.work();
-    const std::span<uint16_t> bits = payload.room<uint16_t>(0);
-    payload.kind(PENSTOCK_PAYLOAD_DENSE);
-    payload.count(0, work.size());
-    const float limit = kShare(call.step->world);
-    if constexpr (device::kHasKernels)
-      if (call.on_device()) return device::narrow(call, item, kType, limit, bits);
-    if (item.keeps())
-      take_out(work, bits, limit);
-    else
-      kNarrow(work.data(), bits.data(), work.size());
-  }
-
-  void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
-    for (uint64_t i = 0; i < items.size(); ++i) {
-      const PayloadReader payload = payloads.at(i, 0);
-      const std::span<float> out = items[i].out();
-      if constexpr (device::kHasKernels) {
-        if (call.on_device()) {
-          decode_on_device(call, items[i], payload);
-          continue;
-        }
-      }
-      if (payload.absent())
-        std::fill(out.begin(), out.end(), 0.0f);
-      else
-        widen(payload.section<uint16_t>(0, out.size()), call.result_scale(), out);
-    }
-  }
-
- private:
-  static constexpr uint64_t kTile = 1024;
-  static constexpr kernels::ValueType kType =
-      kDtype == PENSTOCK_FLOAT16 ? kernels::ValueType::kFloat16 : kernels::ValueType::kBfloat16;
-
-  static void decode_on_device(const Call& call, const Item& item, const PayloadReader& payload) {
-    const std::span<float> out = item.out();
-    if (payload.absent()) return device::clear_floats(call, item, out);
-    device::widen(call, item, kType, payload.section<uint16_t>(0, out.size()), call.result_scale(),
-                  out);
-  }
-
-  static void widen(std::span<const uint16_t> bits, float scale, std::span<float> out) {
-    if (scale == 1) return kWiden(bits.data(), out.data(), out.size());
-    for (uint64_t begin = 0; begin < out.size(); begin += kTile) {
-      const std::span<float> tile = out.subspan(begin, std::min(kTile, out.size() - begin));
-      kWiden(bits.data() + begin, tile.data(), tile.size());
-      for (float& value : tile) value *= scale;
-    }
-  }
-
-  // work -= bits = rounded work. What exceeds `limit` stays in work too: then neither a value nor
-  // the sum over ranks overflows, and nothing is lost to an infinity.
-  static void take_out(std::span<float> work, std::span<uint16_t> bits, float limit) {
-    float values[kTile];
-    for (uint64_t begin = 0; begin < work.size(); begin += kTile) {
-      const uint64_t size = std::min(kTile, work.size() - begin);
-      float* tile = work.data() + begin;
-      for (uint64_t i = 0; i < size; ++i) values[i] = std::clamp(tile[i], -limit, limit);
-      kNarrow(values, bits.data() + begin, size);
-      kWiden(bits.data() + begin, values, size);
-      for (uint64_t i = 0; i < size; ++i) tile[i] -= values[i];
-    }
-  }
 };
 
 }  // namespace penstock::sdk

@@ -28,6 +28,23 @@ TEST_F(SumsOnADevice, HaveTheBitsOfTheCpu) {
   }
 }
 
+TEST_F(SumsOnADevice, CompensateInTheKernelThatRounds) {
+  for (const char* name : {"fp16", "bf16"}) {
+    const Compressor compressor({name});
+    for (const uint32_t form :
+         {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_HEAVY_BALL, PENSTOCK_FORM_NESTEROV}) {
+      for (const int64_t n : kAwkwardSizes)
+        expect_the_bits_of_the_cpu(compressor, {.shape = {n}, .ranks = 2, .form = form});
+      Place place(true);
+      PlacedGradient gradient(place, compressor, {.shape = {5000}, .ranks = 1, .form = form}, 0);
+      PlacedPayload payload(place, gradient.planned());
+      const uint64_t before = calls(Call::kLaunch);
+      EXPECT_EQ(gradient.encode(payload).message, "");
+      EXPECT_EQ(calls(Call::kLaunch) - before, 1u) << name;
+    }
+  }
+}
+
 TEST_F(SumsOnADevice, CountWhoSendsNothingAsZeros) {
   for (const char* name : kAll) {
     const Compressor compressor({name});

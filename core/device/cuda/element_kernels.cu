@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <type_traits>
 
 namespace penstock::device_cuda {
 namespace {
@@ -36,6 +37,7 @@ struct Bfloat16 {
 };
 
 constexpr unsigned kThreads = 256;
+constexpr uint32_t kBlocksAtOnce = 4;  // on a multiprocessor: loads of few threads do not fill it
 constexpr uint64_t kPerThread = 8;
 constexpr uint32_t kLoads = 4;          // of 16 bytes, in flight in each thread
 constexpr uint64_t kMostBlocks = 2048;  // a few for each multiprocessor of the largest
@@ -96,8 +98,9 @@ __device__ Mine mine_of(const Arrays<Array>& arrays, uint32_t which) {
   return {uint64_t{blockIdx.x - first} * kThreads + threadIdx.x, uint64_t{end - first} * kThreads};
 }
 
-// Calls body(i, word) for the words of source[begin, end) that are this thread's; element i is the
-// first of a word. A few independent loads are in flight before the first is used.
+// Calls body(begin, w, word) for each word that is this thread's; word w lies w words behind
+// element `begin`. A few independent loads are in flight before the first is used. (Counted in
+// words, one is stored as one; behind a pointer to elements nvcc makes two or three stores of it.)
 template <typename Word, typename Element, typename Body>
 __device__ void each_word(const Mine& mine, const Element* source, uint64_t begin, uint64_t end,
                           const Body& body) {
@@ -111,83 +114,107 @@ __device__ void each_word(const Mine& mine, const Element* source, uint64_t begi
       if (first + j * mine.stride < n) in[j] = words[first + j * mine.stride];
 #pragma unroll
     for (uint32_t j = 0; j < kLoads; ++j)
-      if (first + j * mine.stride < n) body(begin + (first + j * mine.stride) * kInWord, in[j]);
+      if (first + j * mine.stride < n) body(begin, first + j * mine.stride, in[j]);
   }
 }
 
-constexpr uint32_t kWideBytes = sizeof(uint4);
-
-__device__ uint32_t beyond_wide(const void* pointer) {
-  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pointer) % kWideBytes);
+template <typename Word>
+__device__ uint32_t beyond(const void* pointer) {
+  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pointer) % sizeof(Word));
 }
 
-// Calls body(i, 16 bytes of elements) where `source` lies so and body(i, element) before and
-// behind.
-template <typename Element, typename Body>
+// How many elements lie before the first word.
+template <typename Word, typename Element>
+__device__ uint64_t to_first(const Element* source) {
+  return (sizeof(Word) - beyond<Word>(source)) % sizeof(Word) / sizeof(Element);
+}
+
+// Calls `body` with words of elements where `source` lies so, and with elements before and behind.
+template <typename Word, typename Element, typename Body>
 __device__ void each_of_mine(const Mine& mine, const Element* source, uint64_t count,
                              const Body& body) {
-  constexpr uint64_t kInWide = kWideBytes / sizeof(Element);
-  const uint64_t to_wide = (kWideBytes - beyond_wide(source)) % kWideBytes / sizeof(Element);
-  const uint64_t begin = to_wide < count ? to_wide : count;
-  const uint64_t end = begin + (count - begin) / kInWide * kInWide;
+  constexpr uint64_t kInWord = sizeof(Word) / sizeof(Element);
+  const uint64_t to_word = to_first<Word>(source);
+  const uint64_t begin = to_word < count ? to_word : count;
+  const uint64_t end = begin + (count - begin) / kInWord * kInWord;
   each_word<Element>(mine, source, 0, begin, body);
-  each_word<uint4>(mine, source, begin, end, body);
+  each_word<Word>(mine, source, begin, end, body);
   each_word<Element>(mine, source, end, count, body);
+}
+
+// Whether one of the floats in `bits` is found: one of 32 or two of 16.
+template <typename Float>
+__device__ bool is_found(uint32_t bits) {
+  const auto is = [](uint32_t one) { return (one & Float::kExponent) == Float::kExponent; };
+  return is(bits) || (sizeof(typename Float::Bits) < sizeof bits && is(bits >> 16));
 }
 
 // What the look does with what is read.
 template <typename Float>
 struct Looking {
+  bool* any;
+  __device__ void operator()(uint64_t, uint64_t, typename Float::Bits bits) const {
+    *any = *any || is_found<Float>(bits);
+  }
+  __device__ void operator()(uint64_t, uint64_t, const uint4& of) const {
+    *any = *any || is_found<Float>(of.x) || is_found<Float>(of.y) || is_found<Float>(of.z) ||
+           is_found<Float>(of.w);
+  }
+};
+
+// The same where the floats are written too. Four are a store of 16 bytes, so that the threads of a
+// warp write neighbouring ones; of 16-bit floats each reads only 8 bytes therefore.
+template <typename Float>
+struct Widening {
   using Bits = typename Float::Bits;
-  uint32_t* widened;  // or null
+  using Word = std::conditional_t<sizeof(Bits) == sizeof(uint32_t), uint4, uint2>;
+
+  uint32_t* widened;
   bool* any;
 
-  __device__ void operator()(uint64_t i, Bits bits) const {
-    *any = *any || (bits & Float::kExponent) == Float::kExponent;
-    if (widened != nullptr) widened[i] = Float::wide(bits);
+  // Where a word of `source` lies as it should, so do 16 bytes of `widened`.
+  __device__ bool fits(const Bits* source) const {
+    return beyond<uint4>(widened + to_first<Word>(source)) == 0;
   }
-  __device__ void operator()(uint64_t i, const uint4& four) const {
-    if constexpr (sizeof(Bits) == sizeof(uint32_t)) {
-      *any = *any || is_found(four.x) || is_found(four.y) || is_found(four.z) || is_found(four.w);
-      if (widened != nullptr) store(i, four);
-    } else {
-      take_pairs(i, four.x, four.y);
-      take_pairs(i + 4, four.z, four.w);
-    }
+  __device__ void operator()(uint64_t begin, uint64_t w, Bits bits) const {
+    *any |= is_found<Float>(bits);
+    widened[begin + w] = Float::wide(bits);
+  }
+  __device__ void operator()(uint64_t begin, uint64_t w, const uint4& four) const {
+    *any |= is_found<Float>(four.x) || is_found<Float>(four.y) || is_found<Float>(four.z) ||
+            is_found<Float>(four.w);
+    reinterpret_cast<uint4*>(widened + begin)[w] = four;
+  }
+  __device__ void operator()(uint64_t begin, uint64_t w, const uint2& pairs) const {
+    *any |= is_found<Float>(pairs.x) || is_found<Float>(pairs.y);
+    reinterpret_cast<uint4*>(widened + begin)[w] = {wide(pairs.x), wide(pairs.x >> 16),
+                                                    wide(pairs.y), wide(pairs.y >> 16)};
   }
 
  private:
-  __device__ static bool is_found(uint32_t bits) {
-    return (bits & Float::kExponent) == Float::kExponent;
-  }
-  __device__ void take_pairs(uint64_t i, uint32_t a, uint32_t b) const {
-    *any = *any || is_found(a) || is_found(a >> 16) || is_found(b) || is_found(b >> 16);
-    if (widened == nullptr) return;
-    store(i, {wide(a), wide(a >> 16), wide(b), wide(b >> 16)});
-  }
   __device__ static uint32_t wide(uint32_t bits) { return Float::wide(static_cast<Bits>(bits)); }
-  __device__ void store(uint64_t i, const uint4& four) const {
-    uint32_t* const to = widened + i;
-    if (beyond_wide(to) == 0) {
-      *reinterpret_cast<uint4*>(to) = four;
-    } else {
-      to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
-    }
-  }
 };
 
 template <typename Float>
 __device__ bool is_nonfinite_in_mine(const Arrays<penstock_device_values>& arrays, uint32_t which) {
+  using Bits = typename Float::Bits;
   const penstock_device_values& array = arrays.all[which];
+  const auto* const source = static_cast<const Bits*>(array.values);
+  const Mine mine = mine_of(arrays, which);
   bool any = false;
-  const Looking<Float> looking{reinterpret_cast<uint32_t*>(array.widened), &any};
-  each_of_mine(mine_of(arrays, which), static_cast<const typename Float::Bits*>(array.values),
-               array.count, looking);
+  const Widening<Float> widening{reinterpret_cast<uint32_t*>(array.widened), &any};
+  if (array.widened == nullptr)
+    each_of_mine<uint4>(mine, source, array.count, Looking<Float>{&any});
+  else if (widening.fits(source))
+    each_of_mine<typename Widening<Float>::Word>(mine, source, array.count, widening);
+  else
+    each_word<Bits>(mine, source, 0, array.count, widening);
   return any;
 }
 
 // All that write, write the same.
-__global__ void look_for_nonfinite(Arrays<penstock_device_values> arrays) {
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
+    look_for_nonfinite(Arrays<penstock_device_values> arrays) {
   const uint32_t which = array_of_block(arrays);
   const uint32_t dtype = arrays.all[which].dtype;
   const bool any = dtype == PENSTOCK_FLOAT16    ? is_nonfinite_in_mine<Float16>(arrays, which)
@@ -210,9 +237,11 @@ __global__ void look_for_wrong_indices(Arrays<penstock_index_list> lists) {
 template <typename Element>
 struct Copying {
   Element* target;
-  __device__ void operator()(uint64_t i, Element element) const { target[i] = element; }
-  __device__ void operator()(uint64_t i, const uint4& wide) const {
-    *reinterpret_cast<uint4*>(target + i) = wide;
+  __device__ void operator()(uint64_t begin, uint64_t w, Element element) const {
+    target[begin + w] = element;
+  }
+  __device__ void operator()(uint64_t begin, uint64_t w, const uint4& wide) const {
+    reinterpret_cast<uint4*>(target + begin)[w] = wide;
   }
 };
 
@@ -222,13 +251,14 @@ __device__ void copy_mine(const Arrays<penstock_device_copy>& copies, uint32_t w
   const auto* const source = static_cast<const Element*>(copy.source);
   const Copying<Element> copying{static_cast<Element*>(copy.target)};
   const Mine mine = mine_of(copies, which);
-  if (beyond_wide(copy.source) == beyond_wide(copy.target))
-    each_of_mine(mine, source, copy.count, copying);
+  if (beyond<uint4>(copy.source) == beyond<uint4>(copy.target))
+    each_of_mine<uint4>(mine, source, copy.count, copying);
   else
     each_word<Element>(mine, source, 0, copy.count, copying);
 }
 
-__global__ void copy_all(Arrays<penstock_device_copy> copies) {
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
+    copy_all(Arrays<penstock_device_copy> copies) {
   const uint32_t which = array_of_block(copies);
   if (copies.all[which].element_bytes == sizeof(uint16_t))
     copy_mine<uint16_t>(copies, which);

@@ -1,7 +1,7 @@
 // bfloat16 on the wire: float32 with its mantissa rounded to eight significant bits, summed on the
 // way.
 #include <kernels/convert.hpp>
-#include <methods/dense.hpp>
+#include <methods/cast.hpp>
 
 namespace kernels = penstock::kernels;
 

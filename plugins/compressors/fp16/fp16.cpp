@@ -1,6 +1,6 @@
 // Half precision on the wire: values are rounded to IEEE binary16 and summed on the way.
 #include <kernels/convert.hpp>
-#include <methods/dense.hpp>
+#include <methods/cast.hpp>
 
 namespace kernels = penstock::kernels;
 

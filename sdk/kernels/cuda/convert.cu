@@ -1,5 +1,6 @@
 // Conversions of values; see values.hpp. The arithmetic of one element is that of element/.
 #include <kernels/cuda/elements.cuh>
+#include <kernels/cuda/fold.cuh>
 #include <kernels/cuda/values.hpp>
 #include <kernels/cuda/wire.cuh>
 
@@ -27,37 +28,72 @@ int32_t convert(const From* source, To* target, uint64_t count, void* stream) {
 
 // ---- Casts that are summed on the way ----
 
-template <typename Narrow, typename Widen>
+// What is rounded is compensated first, in the same sweep, but for the form NONE.
+template <typename Narrow, typename Widen, uint32_t kForm>
 struct TakeNarrow {
-  using In = float;
-  using Facts = NoFacts;
-  float* work;
+  using In = FoldInput;
+  Fold fold;
   uint16_t* target;
   float limit;
-  __device__ NoFacts facts(uint64_t) const { return {}; }
-  __device__ float load(uint64_t i) const { return work[i]; }
-  __device__ void store(uint64_t i, float x, NoFacts) const {
+  bool keeps;
+  __device__ In load(uint64_t i) const {
+    if constexpr (kForm == PENSTOCK_FORM_NONE)
+      return {fold.work[i], 0, 0};
+    else
+      return load_fold<kForm>(fold, i);
+  }
+  __device__ void store(uint64_t i, In in, NoFacts) const {
+    float x = in.work;
+    if constexpr (kForm != PENSTOCK_FORM_NONE) x = apply_fold<kForm>(fold, in);
+    if constexpr (kForm != PENSTOCK_FORM_NONE && kForm != PENSTOCK_FORM_AFFINE)
+      fold.momentum[i] = in.momentum;
     const float floored = x < -limit ? -limit : x;
-    const uint16_t bits = Narrow::of(limit < floored ? limit : floored);
+    const uint16_t bits = Narrow::of(!keeps ? x : limit < floored ? limit : floored);
     target[i] = bits;
-    work[i] = x - Widen::of(bits);
+    if (keeps) fold.work[i] = x - Widen::of(bits);
+  }
+};
+
+// The same of a form that is known on the device.
+template <typename Narrow, typename Widen>
+struct TakeNarrowOf {
+  Fold fold;
+  uint16_t* target;
+  float limit;
+  bool keeps;
+  template <typename Use>
+  __device__ void as(const Use& use) const {
+    with_form(fold.form, [&]<uint32_t kForm>() {
+      use(TakeNarrow<Narrow, Widen, kForm>{fold, target, limit, keeps});
+    });
   }
 };
 
 template <typename Widen>
 struct WidenScaled {
   using In = uint16_t;
-  using Facts = NoFacts;
   const uint16_t* source;
   float* target;
   float scale;
-  __device__ NoFacts facts(uint64_t) const { return {}; }
+  template <typename Use>
+  __device__ void as(const Use& use) const {
+    use(*this);
+  }
   __device__ uint16_t load(uint64_t i) const { return source[i]; }
   __device__ void store(uint64_t i, uint16_t bits, NoFacts) const {
     const float x = Widen::of(bits);
     target[i] = scale == 1 ? x : x * scale;
   }
 };
+
+bool legal(const NarrowRequest& request) {
+  if (request.count > 0 && (request.fold.work == nullptr || request.target == nullptr))
+    return false;
+  return request.fold.form == PENSTOCK_FORM_NONE || (request.keeps && can_fold(request.fold));
+}
+bool legal(const WidenRequest& request) {
+  return request.count == 0 || (request.source != nullptr && request.target != nullptr);
+}
 
 // Calls use.template operator()<Narrow, Widen>() with the conversions of a type; returns false for
 // one that has not 16 bits.
@@ -128,22 +164,28 @@ int32_t bfloat16s_to_floats(const uint16_t* source, float* target, uint64_t coun
   return convert<FromBfloat16>(source, target, count, stream);
 }
 
-int32_t take_narrow(ValueType type, float* work, uint16_t* target, uint64_t count, float limit,
+int32_t take_narrow(ValueType type, std::span<const NarrowRequest> requests, float limit,
                     void* stream) noexcept {
-  if (count > 0 && (work == nullptr || target == nullptr)) return cudaErrorInvalidValue;
+  for (const NarrowRequest& request : requests)
+    if (!legal(request)) return cudaErrorInvalidValue;
   Queue queue(stream);
   const bool known = with_conversions(type, [&]<typename Narrow, typename Widen>() {
-    each_element(queue, TakeNarrow<Narrow, Widen>{work, target, limit}, count);
+    each_element_of(queue, requests, [limit](const NarrowRequest& of) {
+      return TakeNarrowOf<Narrow, Widen>{of.fold, of.target, limit, of.keeps};
+    });
   });
   return known ? queue.error() : static_cast<int32_t>(cudaErrorInvalidValue);
 }
 
-int32_t widen_scaled(ValueType type, const uint16_t* source, float* target, uint64_t count,
-                     float scale, void* stream) noexcept {
-  if (count > 0 && (source == nullptr || target == nullptr)) return cudaErrorInvalidValue;
+int32_t widen_scaled(ValueType type, std::span<const WidenRequest> requests, float scale,
+                     void* stream) noexcept {
+  for (const WidenRequest& request : requests)
+    if (!legal(request)) return cudaErrorInvalidValue;
   Queue queue(stream);
   const bool known = with_conversions(type, [&]<typename, typename Widen>() {
-    each_element(queue, WidenScaled<Widen>{source, target, scale}, count);
+    each_element_of(queue, requests, [scale](const WidenRequest& of) {
+      return WidenScaled<Widen>{of.source, of.target, scale};
+    });
   });
   return known ? queue.error() : static_cast<int32_t>(cudaErrorInvalidValue);
 }

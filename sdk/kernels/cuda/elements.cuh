@@ -14,6 +14,10 @@
 #include <kernels/cuda/block.cuh>
 #include <kernels/cuda/queue.hpp>
 
+#include <algorithm>
+#include <span>
+#include <type_traits>
+
 namespace penstock::kernels::cuda {
 
 inline constexpr uint32_t kElementTile = kElementThreads * kElementItems;
@@ -86,6 +90,83 @@ void each_element(Queue& queue, const Body& body, uint64_t n, uint64_t run) {
   with_team(n, run, [&]<uint32_t kTeam>(uint64_t length, uint32_t tiles_per_run, uint64_t blocks) {
     queue.run<treat_elements<kTeam, Body>>(blocks, kElementThreads, body, n, length, tiles_per_run);
   });
+}
+
+// ---- Several arrays in a launch ----
+
+// Bodies with the number of their elements, by value, so that they travel with the launch, as many
+// as fit. Their blocks are numbered through: those of the first, then those of the second.
+template <typename Body>
+struct Several {
+  static constexpr uint32_t kMost = 4000 / (sizeof(Body) + sizeof(uint64_t) + sizeof(uint32_t));
+
+  void add(const Body& body, uint64_t count) {
+    bodies[n] = body;
+    counts[n] = count;
+    first_blocks[n++] = static_cast<uint32_t>(blocks);
+    blocks += pieces(count, kElementTile);
+  }
+
+  Body bodies[kMost];
+  uint64_t counts[kMost];
+  uint32_t first_blocks[kMost];
+  uint32_t n = 0;
+  uint64_t blocks = 0;
+};
+
+// Whose a block is: the last that begins there or before, since one without any begins where the
+// next does.
+template <typename Body>
+__device__ uint32_t body_of_block(const Several<Body>& several) {
+  uint32_t begin = 0, end = several.n;
+  while (end - begin > 1) {
+    const uint32_t middle = begin + (end - begin) / 2;
+    if (several.first_blocks[middle] <= blockIdx.x)
+      begin = middle;
+    else
+      end = middle;
+  }
+  return begin;
+}
+
+// A tile of `body`, whose elements share nothing. With conditions nvcc has fewer loads in flight.
+template <bool kWhole, typename Body>
+__device__ void treat_tile(const Body& body, uint64_t first, uint64_t end) {
+  typename Body::In in[kElementItems];
+#pragma unroll
+  for (uint32_t j = 0; j < kElementItems; ++j)
+    if (kWhole || first + j * kElementThreads < end) in[j] = body.load(first + j * kElementThreads);
+#pragma unroll
+  for (uint32_t j = 0; j < kElementItems; ++j)
+    if (kWhole || first + j * kElementThreads < end)
+      body.store(first + j * kElementThreads, in[j], {});
+}
+
+// body.as(use) calls use(body) with what all elements of an array are treated by.
+template <typename Body>
+__global__ void __launch_bounds__(kElementThreads) treat_several(Several<Body> several) {
+  const uint32_t which = body_of_block(several);
+  const uint64_t tile = uint64_t{blockIdx.x - several.first_blocks[which]} * kElementTile;
+  const uint64_t end = several.counts[which];
+  several.bodies[which].as([&](const auto& body) {
+    if (tile + kElementTile <= end)
+      treat_tile<true>(body, tile + threadIdx.x, end);
+    else
+      treat_tile<false>(body, tile + threadIdx.x, end);
+  });
+}
+
+// Treats all of `arrays`, body_of(array) those of each, which has array.count elements.
+template <typename Array, typename BodyOf>
+void each_element_of(Queue& queue, std::span<const Array> arrays, const BodyOf& body_of) {
+  using Body = std::invoke_result_t<BodyOf, const Array&>;
+  while (!arrays.empty()) {
+    const auto some = arrays.first(std::min<uint64_t>(arrays.size(), Several<Body>::kMost));
+    Several<Body> several;
+    for (const Array& array : some) several.add(body_of(array), array.count);
+    queue.run<treat_several<Body>>(several.blocks, kElementThreads, several);
+    arrays = arrays.subspan(some.size());
+  }
 }
 
 }  // namespace penstock::kernels::cuda

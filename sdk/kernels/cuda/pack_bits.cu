@@ -1,5 +1,5 @@
-// Codes of 1 to 8 bits; see values.hpp. A thread takes eight codes, b bytes when packed; a block's
-// bytes meet in shared memory, so that whole words are read and written.
+// Codes of 1 to 8 bits; see values.hpp. A thread takes eight codes at a time, b bytes when packed;
+// a block's bytes meet in shared memory, so that whole words are read and written.
 #include <kernels/cuda/block.cuh>
 #include <kernels/cuda/queue.hpp>
 #include <kernels/cuda/values.hpp>
@@ -12,6 +12,7 @@ namespace {
 constexpr uint32_t kGroup = 8;  // codes of a thread
 constexpr uint32_t kPackTile = kPackThreads * kGroup;
 static_assert(kPackTile % 64 == 0, "a tile is whole words, whatever the width");
+constexpr uint32_t kGroups = 4;  // of a thread that packs, in flight
 
 // Codes behind the last are zero.
 __device__ uint64_t load_codes(const uint8_t* codes, uint64_t first, uint64_t count) {
@@ -21,16 +22,49 @@ __device__ uint64_t load_codes(const uint8_t* codes, uint64_t first, uint64_t co
   return group;
 }
 
+// `narrowed` has kBits bytes, and lies where they are aligned if they are an integer.
+template <unsigned kBits>
+__device__ void store_bytes(uint8_t* to, uint64_t narrowed) {
+  if constexpr (kBits == 8) {
+    *reinterpret_cast<uint64_t*>(to) = narrowed;
+  } else if constexpr (kBits == 4) {
+    *reinterpret_cast<uint32_t*>(to) = static_cast<uint32_t>(narrowed);
+  } else if constexpr (kBits == 2) {
+    *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(narrowed);
+  } else {
+#pragma unroll
+    for (uint32_t b = 0; b < kBits; ++b) to[b] = static_cast<uint8_t>(narrowed >> (8 * b));
+  }
+}
+
+// The groups of a block, `first` its first code. A whole tile is read without asking for its end.
+template <unsigned kBits, bool kWhole>
+__device__ void pack_groups(const uint8_t* codes, uint64_t first, uint64_t count, uint8_t* bytes) {
+  uint64_t groups[kGroups];
+#pragma unroll
+  for (uint32_t g = 0; g < kGroups; ++g) {
+    const uint64_t at = first + (g * kPackThreads + threadIdx.x) * kGroup;
+    if constexpr (kWhole)
+      groups[g] = *reinterpret_cast<const uint64_t*>(codes + at);
+    else
+      groups[g] = at < count ? load_codes(codes, at, count) : 0;
+  }
+#pragma unroll
+  for (uint32_t g = 0; g < kGroups; ++g)
+    store_bytes<kBits>(bytes + kBits * (g * kPackThreads + threadIdx.x), narrow<kBits>(groups[g]));
+}
+
 template <unsigned kBits>
 __global__ void __launch_bounds__(kPackThreads)
-    pack_tile(const uint8_t* codes, uint64_t count, uint64_t* words) {
-  constexpr uint32_t kWords = kPackTile / 64 * kBits;
+    pack_tiles(const uint8_t* codes, uint64_t count, uint64_t* words) {
+  constexpr uint32_t kCodes = kGroups * kPackTile, kWords = kCodes / 64 * kBits;
   __shared__ uint64_t packed[kWords];
-  const uint64_t first = uint64_t{blockIdx.x} * kPackTile + threadIdx.x * kGroup;
-  const uint64_t narrowed = first < count ? narrow<kBits>(load_codes(codes, first, count)) : 0;
-  auto* const bytes = reinterpret_cast<uint8_t*>(packed) + kBits * threadIdx.x;
-#pragma unroll
-  for (uint32_t b = 0; b < kBits; ++b) bytes[b] = static_cast<uint8_t>(narrowed >> (8 * b));
+  const uint64_t first = uint64_t{blockIdx.x} * kCodes;
+  auto* const bytes = reinterpret_cast<uint8_t*>(packed);
+  if (first + kCodes <= count)
+    pack_groups<kBits, true>(codes, first, count, bytes);
+  else
+    pack_groups<kBits, false>(codes, first, count, bytes);
   __syncthreads();
   const uint64_t first_word = uint64_t{blockIdx.x} * kWords;
   const uint64_t n_words = packed_words(count, kBits);
@@ -99,7 +133,8 @@ int32_t pack_bits(const uint8_t* codes, uint64_t count, unsigned bits, uint64_t*
   if (!legal(codes, count, bits, words)) return cudaErrorInvalidValue;
   Queue queue(stream);
   with_bits(bits, [&]<unsigned kBits>() {
-    queue.run<pack_tile<kBits>>(pieces(count, kPackTile), kPackThreads, codes, count, words);
+    queue.run<pack_tiles<kBits>>(pieces(count, kGroups * kPackTile), kPackThreads, codes, count,
+                                 words);
   });
   return queue.error();
 }

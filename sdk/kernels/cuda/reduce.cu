@@ -59,6 +59,11 @@ struct MomentsOf : PlainTerm {
 
 struct BySign : PlainTerm {
   using Sum = SumsBySign;
+  __device__ SumsBySign of(float x) const {
+    const double wide{x};
+    const bool is_above = x > 0.0f, is_below = x < 0.0f;
+    return {is_above ? wide : 0.0, is_below ? wide : 0.0, is_above ? 1u : 0u, is_below ? 1u : 0u};
+  }
   __device__ void add(SumsBySign& sum, float x) const {
     if (x > 0.0f) {
       sum.positive += double{x};
@@ -87,45 +92,70 @@ __global__ void __launch_bounds__(kWarp)
 
 constexpr uint32_t kThresholdsAtOnce = 16;
 
-// Each thread counts for all thresholds in registers; whole numbers add up in any order.
+// Adds what of a tile reaches each of these. A whole one is read without asking for its end: with
+// conditions nvcc has few loads in flight.
+template <uint32_t kMost, bool kWhole>
+__device__ void count_in_tile(const float* tile, uint32_t size, const uint32_t (&keys)[kMost],
+                              uint32_t (&passed)[kMost]) {
+#pragma unroll 1
+  for (uint32_t i = threadIdx.x; i < size; i += kSumThreads * kSumLoads) {
+    float in[kSumLoads];
+#pragma unroll
+    for (uint32_t l = 0; l < kSumLoads; ++l)
+      in[l] = kWhole || i + l * kSumThreads < size ? tile[i + l * kSumThreads] : 0.0f;
+#pragma unroll
+    for (uint32_t l = 0; l < kSumLoads; ++l) {
+      const uint32_t key = magnitude_key(in[l]);  // of a zero 0, and no threshold's is below 1
+#pragma unroll
+      for (uint32_t j = 0; j < kMost; ++j) passed[j] += key >= keys[j] ? 1 : 0;
+    }
+  }
+}
+static_assert(kSumTile % (kSumThreads * kSumLoads) == 0);
+
+// Each thread counts for all thresholds in registers; whole numbers add up in any order. kMost is
+// as many as there are or a few more: for each of them every element is compared.
+template <uint32_t kMost>
 __global__ void __launch_bounds__(kSumThreads)
     count_reaching(const float* x, uint64_t n, const float* thresholds, uint32_t n_thresholds,
                    uint64_t* counts) {
-  __shared__ uint32_t found[kThresholdsAtOnce];
-  if (threadIdx.x < kThresholdsAtOnce) found[threadIdx.x] = 0;
-  uint32_t keys[kThresholdsAtOnce], passed[kThresholdsAtOnce];
+  __shared__ uint32_t found[kMost];
+  if (threadIdx.x < kMost) found[threadIdx.x] = 0;
+  uint32_t keys[kMost], passed[kMost];
   uint32_t lowest = kInfinityKey + 1;
 #pragma unroll
-  for (uint32_t j = 0; j < kThresholdsAtOnce; ++j) {
+  for (uint32_t j = 0; j < kMost; ++j) {
     keys[j] = j < n_thresholds ? threshold_key(thresholds[j]) : kInfinityKey + 1;
     lowest = keys[j] < lowest ? keys[j] : lowest;
     passed[j] = 0;
   }
   if (lowest > kInfinityKey) return;  // all of them: nothing reaches a NaN, and nothing is read
   const uint64_t begin = uint64_t{blockIdx.x} * kSumTile;
-  const uint64_t end = begin + kSumTile < n ? begin + kSumTile : n;
-  for (uint64_t i = begin + threadIdx.x; i < end; i += kSumThreads * kSumLoads) {
-    float in[kSumLoads];
-#pragma unroll
-    for (uint32_t l = 0; l < kSumLoads; ++l)
-      in[l] = i + l * kSumThreads < end ? x[i + l * kSumThreads] : 0.0f;
-#pragma unroll
-    for (uint32_t l = 0; l < kSumLoads; ++l) {
-      const uint32_t key = magnitude_key(in[l]);
-      if (key < lowest) continue;  // zeros too: no threshold's key is below 1
-#pragma unroll
-      for (uint32_t j = 0; j < kThresholdsAtOnce; ++j) passed[j] += key >= keys[j] ? 1 : 0;
-    }
-  }
+  const auto size = static_cast<uint32_t>(n - begin < kSumTile ? n - begin : kSumTile);
+  if (size == kSumTile)
+    count_in_tile<kMost, true>(x + begin, kSumTile, keys, passed);
+  else
+    count_in_tile<kMost, false>(x + begin, size, keys, passed);
   __syncthreads();
 #pragma unroll
-  for (uint32_t j = 0; j < kThresholdsAtOnce; ++j) {
+  for (uint32_t j = 0; j < kMost; ++j) {
     const uint32_t of_warp = warp_sum(passed[j]);
     if (lane() == 0 && of_warp != 0) atomicAdd(&found[j], of_warp);
   }
   __syncthreads();
   if (threadIdx.x < n_thresholds && found[threadIdx.x] != 0)
     atomicAdd(reinterpret_cast<Long*>(counts + threadIdx.x), Long{found[threadIdx.x]});
+}
+
+// Calls use.template operator()<kMost>() for n of at most kThresholdsAtOnce.
+template <typename Use>
+void with_most(uint64_t n, const Use& use) {
+  if (n <= 4)
+    use.template operator()<4>();
+  else if (n <= 8)
+    use.template operator()<8>();
+  else
+    use.template operator()<kThresholdsAtOnce>();
 }
 
 }  // namespace
@@ -204,9 +234,11 @@ int32_t count_above(const float* x, uint64_t n, const float* thresholds, uint64_
   queue.zero(counts, n_thresholds * sizeof(uint64_t));
   for (uint64_t first = 0; first < n_thresholds; first += kThresholdsAtOnce) {
     const uint64_t left = n_thresholds - first;
-    queue.run<count_reaching>(
-        pieces(n, kSumTile), kSumThreads, x, n, thresholds + first,
-        static_cast<uint32_t>(left < kThresholdsAtOnce ? left : kThresholdsAtOnce), counts + first);
+    const auto some = static_cast<uint32_t>(left < kThresholdsAtOnce ? left : kThresholdsAtOnce);
+    with_most(some, [&]<uint32_t kMost>() {
+      queue.run<count_reaching<kMost>>(pieces(n, kSumTile), kSumThreads, x, n, thresholds + first,
+                                       some, counts + first);
+    });
   }
   return queue.error();
 }

@@ -6,6 +6,7 @@
 //   __device__ void add(Sum&, float x) const;
 //   __device__ void join(Sum&, const Sum& other) const;
 //   __device__ void close(Sum&) const;                 once, after a thread's last add
+//   __device__ Sum of(float x) const;                  one element's; where it is cheaper than add
 #pragma once
 
 #include <kernels/cuda/block.cuh>
@@ -85,7 +86,7 @@ __global__ void __launch_bounds__(kSumThreads)
   if (threadIdx.x == 0) results[blockIdx.x] = all;
 }
 
-// ---- Short runs: a warp to each ----
+// ---- Short runs: a team to each, a warp or a few lanes of one ----
 
 template <typename T>
 __device__ T from_lane_xor(const T& value, uint32_t distance) {
@@ -99,11 +100,13 @@ __device__ T from_lane_xor(const T& value, uint32_t distance) {
   return other;
 }
 
-// What a lane has of a short run: kSumThreads / kWarp chains, those that its place in a block of
-// kSumThreads would have and those of the warps behind.
-template <typename Term, uint32_t kTurns>
+// What a lane has of a short run: as many chains as others of its team, those that its place in a
+// block of kSumThreads would have and those kTeam, 2 kTeam, ... places behind. Chains that no run
+// reaches are left out: they are zero, which changes no sum.
+template <typename Term, uint32_t kTeam, uint32_t kTurns>
 struct ChainsOfLane {
-  static constexpr uint32_t kChains = kSumThreads / kWarp;
+  static constexpr uint32_t kChains = 8;
+  static_assert(kTurns == 1 || kTeam * kChains == kSumThreads);
   const Term& term;
   float in[kTurns][kChains];
   uint32_t left;  // elements of the run from this lane's first on
@@ -115,41 +118,53 @@ struct ChainsOfLane {
       for (uint32_t c = 0; c < kChains; ++c) in[t][c] = at(t, c) < left ? mine[at(t, c)] : 0.0f;
   }
   __device__ static uint32_t at(uint32_t turn, uint32_t chain) {
-    return turn * kSumThreads + chain * kWarp;
+    return turn * kSumThreads + chain * kTeam;
   }
   // Chains first, first + kStep, first + 2 kStep, ..., joined by halving as join_block does it.
   template <uint32_t kStep>
   __device__ typename Term::Sum join(uint32_t first) const {
-    typename Term::Sum sum{};
     if constexpr (kStep == kChains) {
+      return chain(first);
+    } else {
+      typename Term::Sum sum = join<2 * kStep>(first);
+      term.join(sum, join<2 * kStep>(first + kStep));
+      return sum;
+    }
+  }
+
+ private:
+  __device__ typename Term::Sum chain(uint32_t c) const {
+    if constexpr (kTurns == 1 && requires { term.of(in[0][c]); }) {
+      return term.of(in[0][c]);  // what is not there is zero
+    } else {
+      typename Term::Sum sum{};
 #pragma unroll
       for (uint32_t t = 0; t < kTurns; ++t)
-        if (at(t, first) < left) term.add(sum, in[t][first]);
+        if (at(t, c) < left) term.add(sum, in[t][c]);
       term.close(sum);
-    } else {
-      sum = join<2 * kStep>(first);
-      term.join(sum, join<2 * kStep>(first + kStep));
+      return sum;
     }
-    return sum;
   }
 };
 
-// Of runs up to kTurns * kSumThreads: the same sums to the bit as sum_tiles.
-template <typename Term, uint32_t kTurns>
+// Of runs up to 8 kTeam, or with kTurns 4 up to kShortRun: the same sums to the bit as sum_tiles.
+template <typename Term, uint32_t kTeam, uint32_t kTurns>
 __global__ void __launch_bounds__(kSumThreads)
     sum_short_runs(Term term, const float* x, uint64_t n, uint64_t run, uint32_t n_runs,
                    typename Term::Sum* results) {
-  const uint32_t which = blockIdx.x * (kSumThreads / kWarp) + warp_of_block();
-  if (which >= n_runs) return;  // whole warps
-  const uint64_t first = which * run + lane();
+  const uint32_t in_team = threadIdx.x % kTeam;
+  const uint32_t which = blockIdx.x * (kSumThreads / kTeam) + threadIdx.x / kTeam;
+  const uint64_t first = which * run + in_team;
   const uint64_t end = (which + 1) * run < n ? (which + 1) * run : n;
   term.prepare();
-  const ChainsOfLane<Term, kTurns> chains(term, x + first,
-                                          first < end ? static_cast<uint32_t>(end - first) : 0);
+  // Behind the last run all lanes of a team have nothing, and stay for the others of their warp.
+  const ChainsOfLane<Term, kTeam, kTurns> chains(
+      term, x + first, first < end ? static_cast<uint32_t>(end - first) : 0);
   typename Term::Sum sum = chains.template join<1>(0);
-  for (uint32_t width = kWarp / 2; width > 0; width /= 2)
+#pragma unroll
+  for (uint32_t width = kTeam / 2; width > 0; width /= 2)
     term.join(sum, from_lane_xor(sum, width));  // of use to the lanes below `width` only
-  if (lane() == 0) results[which] = sum;
+  if (in_team == 0 && which < n_runs) results[which] = sum;
 }
 
 // Tiles of n elements in runs. A last, short run has as many as the others: its last tiles are
@@ -198,15 +213,17 @@ int32_t reduce_runs(const Term& term, const float* x, uint64_t n, uint64_t run,
     return reduce(term, x, n, run, results, workspace, stream);
   if (results == nullptr || x == nullptr) return cudaErrorInvalidValue;
   Queue queue(stream);
-  const auto sum = [&]<uint32_t kItems>() {
-    queue.run<sum_short_runs<Term, kItems>>(pieces(plan.n_runs, kSumThreads / kWarp), kSumThreads,
-                                            term, x, n, plan.run,
-                                            static_cast<uint32_t>(plan.n_runs), results);
+  const auto sum = [&]<uint32_t kTeam, uint32_t kTurns>() {
+    queue.run<sum_short_runs<Term, kTeam, kTurns>>(pieces(plan.n_runs, kSumThreads / kTeam),
+                                                   kSumThreads, term, x, n, plan.run,
+                                                   static_cast<uint32_t>(plan.n_runs), results);
   };
-  if (plan.run <= kSumThreads)
-    sum.template operator()<1>();
+  if (plan.run <= 64)
+    sum.template operator()<8, 1>();
+  else if (plan.run <= kSumThreads)
+    sum.template operator()<kWarp, 1>();
   else
-    sum.template operator()<kShortRun / kSumThreads>();
+    sum.template operator()<kWarp, kShortRun / kSumThreads>();
   return queue.error();
 }
 

@@ -6,6 +6,9 @@
 //                   elements, and how many zeros each tile has
 //   scan_tiles      where each tile lists its zeros, and how many there are of all
 //   name_zeros      the list, or the plane of the others, and the counts of both
+//
+// Of few tiles each block of name_zeros_of_few adds up the counts itself, and nothing is scanned.
+// Of a single one a block does all (pack_and_name).
 #include <kernels/cuda/block.cuh>
 #include <kernels/cuda/fold.cuh>
 #include <kernels/cuda/queue.hpp>
@@ -21,16 +24,19 @@ constexpr uint32_t kSignWarps = kSignThreads / kWarp;
 constexpr uint32_t kWarpElements = kVotes * kWarp;
 static_assert(kSignTile == kSignWarps * kWarpElements);
 
-// The first element of this warp.
-__device__ uint64_t first_of_warp() {
-  return uint64_t{blockIdx.x} * kSignTile + warp_of_block() * kWarpElements;
+constexpr uint64_t kFewTiles = 4 * kSignThreads;  // four counts to a thread
+constexpr uint64_t kNamingBlocks = 1024;          // a few for each multiprocessor of the largest
+
+// The first element of this warp in a tile.
+__device__ uint64_t first_of_warp(uint64_t tile) {
+  return tile * kSignTile + warp_of_block() * kWarpElements;
 }
 
 // Writes what the lanes of a warp have kept of a plane. Bytes of a plane are in the order of the
 // elements: half words may be written as such. The upper half of the last word is written too: its
 // elements do not exist, so it is zero.
-__device__ void write_half_word(uint64_t* plane, uint64_t numel, uint32_t bits) {
-  const uint64_t half = first_of_warp() / kWarp + lane();
+__device__ void write_half_word(uint64_t* plane, uint64_t tile, uint64_t numel, uint32_t bits) {
+  const uint64_t half = first_of_warp(tile) / kWarp + lane();
   if (half < 2 * sign_words(numel)) reinterpret_cast<uint32_t*>(plane)[half] = bits;
 }
 
@@ -52,51 +58,75 @@ __device__ float use_value(const Fold& fold, uint64_t i, FoldInput& in) {
   }
 }
 
-// One block per tile. zeros_in[tile] is how many zeros the tile has.
-template <uint32_t kForm>
-__global__ void __launch_bounds__(kSignThreads)
-    pack_negative(const float* values, uint64_t numel, Fold fold, uint64_t* negative,
-                  uint64_t* zeros_in) {
-  __shared__ uint32_t zeros_of[kSignWarps];
-  const uint64_t first = first_of_warp() + lane();
-  uint32_t mine = 0, zeros = 0;
+// What a lane has after the votes of its warp on a tile: a half word, and zeros among its elements.
+struct Voted {
+  uint32_t negative = 0;
+  uint32_t zeros = 0;
+};
+
+// A whole tile is read without asking for its end: with conditions nvcc has few loads in flight.
+template <uint32_t kForm, bool kWhole>
+__device__ Voted vote_on(const float* values, uint64_t numel, const Fold& fold, uint64_t first) {
+  Voted voted;
   for (uint32_t vote = 0; vote < kVotes; vote += kLoads) {
     FoldInput in[kLoads];
 #pragma unroll
     for (uint32_t j = 0; j < kLoads; ++j) {
       const uint64_t i = first + (vote + j) * kWarp;
-      if (i < numel) in[j] = load_value<kForm>(values, fold, i);
+      in[j] = kWhole || i < numel ? load_value<kForm>(values, fold, i) : FoldInput{};
     }
 #pragma unroll
     for (uint32_t j = 0; j < kLoads; ++j) {
       const uint64_t i = first + (vote + j) * kWarp;
       float x = 1.0f;  // neither negative nor zero
-      if (i < numel) x = use_value<kForm>(fold, i, in[j]);
+      if (kWhole || i < numel) x = use_value<kForm>(fold, i, in[j]);
       const uint32_t bits = __ballot_sync(kAllLanes, x < 0.0f);
-      if (lane() == vote + j) mine = bits;
-      zeros += x == 0.0f ? 1 : 0;
+      if (lane() == vote + j) voted.negative = bits;
+      voted.zeros += x == 0.0f ? 1 : 0;
     }
   }
-  write_half_word(negative, numel, mine);
-  zeros = warp_sum(zeros);
-  if (lane() == 0) zeros_of[warp_of_block()] = zeros;
+  return voted;
+}
+
+// For all threads of a block: compensates and packs a tile, and tells how many zeros it has.
+template <uint32_t kForm>
+__device__ uint32_t pack_block(const float* values, uint64_t tile, uint64_t numel, const Fold& fold,
+                               uint64_t* negative) {
+  __shared__ uint32_t zeros_of[kSignWarps];
+  const uint64_t first = first_of_warp(tile) + lane();
+  const Voted voted = (tile + 1) * kSignTile <= numel
+                          ? vote_on<kForm, true>(values, numel, fold, first)
+                          : vote_on<kForm, false>(values, numel, fold, first);
+  write_half_word(negative, tile, numel, voted.negative);
+  const uint32_t of_warp = warp_sum(voted.zeros);
+  if (lane() == 0) zeros_of[warp_of_block()] = of_warp;
   __syncthreads();
-  if (threadIdx.x != 0) return;
-  uint64_t sum = 0;
+  uint32_t sum = 0;
   for (uint32_t w = 0; w < kSignWarps; ++w) sum += zeros_of[w];
-  zeros_in[blockIdx.x] = sum;
+  return sum;
+}
+
+// One block per tile. zeros_in[tile] is how many zeros the tile has.
+template <uint32_t kForm>
+__global__ void __launch_bounds__(kSignThreads)
+    pack_negative(const float* values, uint64_t numel, Fold fold, uint64_t* negative,
+                  uint64_t* zeros_in) {
+  const uint32_t zeros = pack_block<kForm>(values, blockIdx.x, numel, fold, negative);
+  if (threadIdx.x == 0) zeros_in[blockIdx.x] = zeros;
 }
 
 // A tile whose first zero is the `begin`-th of all.
-__device__ void list_zeros(const float* values, uint64_t numel, uint64_t begin, uint32_t* zeros) {
+__device__ void list_zeros(const float* values, uint64_t tile, uint64_t numel, uint64_t begin,
+                           uint32_t* zeros) {
   __shared__ uint32_t zeros_of[kSignWarps];
-  const uint64_t first = first_of_warp() + lane();
+  const uint64_t first = first_of_warp(tile) + lane();
   uint32_t count = 0;
   for (uint32_t vote = 0; vote < kVotes; ++vote) {
     const uint64_t i = first + vote * kWarp;
     count += i < numel && values[i] == 0.0f ? 1 : 0;
   }
   count = warp_sum(count);
+  __syncthreads();  // of a tile before, all have read it
   if (lane() == 0) zeros_of[warp_of_block()] = count;
   __syncthreads();
   uint64_t to = begin;
@@ -110,15 +140,16 @@ __device__ void list_zeros(const float* values, uint64_t numel, uint64_t begin, 
   }
 }
 
-__device__ void pack_nonzero(const float* values, uint64_t numel, uint64_t* nonzero) {
-  const uint64_t first = first_of_warp() + lane();
+__device__ void pack_nonzero(const float* values, uint64_t tile, uint64_t numel,
+                             uint64_t* nonzero) {
+  const uint64_t first = first_of_warp(tile) + lane();
   uint32_t mine = 0;
   for (uint32_t vote = 0; vote < kVotes; ++vote) {
     const uint64_t i = first + vote * kWarp;
     const uint32_t bits = __ballot_sync(kAllLanes, i < numel && !(values[i] == 0.0f));
     if (lane() == vote) mine = bits;
   }
-  write_half_word(nonzero, numel, mine);
+  write_half_word(nonzero, tile, numel, mine);
 }
 
 // One block.
@@ -127,22 +158,84 @@ __global__ void __launch_bounds__(kScanThreads)
   scan_counts(counts, n, total);
 }
 
-// One block per tile, after scan_tiles: tile t lists its zeros from offsets[t] to offsets[t + 1].
-// Tiles without zeros, most of them, are not read again while zeros are listed.
+__device__ void write_counts(uint64_t n_zeros, uint64_t numel, const SignRoom& room) {
+  const bool listed = n_zeros <= room.capacity;
+  if (blockIdx.x != 0 || threadIdx.x != 0) return;
+  *room.n_zeros = listed ? n_zeros : 0;
+  *room.n_nonzero = listed ? 0 : sign_words(numel);
+}
+
+// For all threads of a block: names the zeros of a tile, of which `begin` of `n_zeros` lie before.
+__device__ void name_tile(const float* values, uint64_t tile, uint64_t numel, uint64_t begin,
+                          bool listed, const SignRoom& room) {
+  if (listed)
+    list_zeros(values, tile, numel, begin, room.zeros);
+  else
+    pack_nonzero(values, tile, numel, room.nonzero);
+}
+
+// All of an array of one tile, by one block. A thread reads again only what it wrote itself.
+template <uint32_t kForm>
+__global__ void __launch_bounds__(kSignThreads)
+    pack_and_name(const float* values, uint64_t numel, Fold fold, SignRoom room) {
+  const uint32_t zeros = pack_block<kForm>(values, 0, numel, fold, room.negative);
+  write_counts(zeros, numel, room);
+  if (zeros > 0) name_tile(values, 0, numel, 0, zeros <= room.capacity, room);
+}
+
+// After scan_tiles: tile t lists its zeros from offsets[t] to offsets[t + 1]. Tiles without zeros,
+// most of them, are not read again while zeros are listed: so each thread looks whether one of its
+// block's tiles has any, and the block goes to those that have.
 __global__ void __launch_bounds__(kSignThreads)
     name_zeros(const float* values, uint64_t numel, const uint64_t* offsets, uint64_t n_tiles,
                SignRoom room) {
+  __shared__ uint32_t wanted[kSignWarps];
   const uint64_t n_zeros = offsets[n_tiles];
   const bool listed = n_zeros <= room.capacity;
-  if (blockIdx.x == 0 && threadIdx.x == 0) {
-    *room.n_zeros = listed ? n_zeros : 0;
-    *room.n_nonzero = listed ? 0 : sign_words(numel);
+  write_counts(n_zeros, numel, room);
+  for (uint64_t first = blockIdx.x; first < n_tiles; first += uint64_t{gridDim.x} * kSignThreads) {
+    const uint64_t mine = first + uint64_t{gridDim.x} * threadIdx.x;
+    const bool has = mine < n_tiles && (!listed || offsets[mine] < offsets[mine + 1]);
+    const uint32_t of_warp = __ballot_sync(kAllLanes, has);
+    __syncthreads();  // of a turn before, all have read it
+    if (lane() == 0) wanted[warp_of_block()] = of_warp;
+    __syncthreads();
+    for (uint32_t w = 0; w < kSignWarps; ++w)
+      for (uint32_t left = wanted[w]; left != 0; left &= left - 1) {
+        const uint32_t thread =
+            w * kWarp + static_cast<uint32_t>(__ffs(static_cast<int>(left))) - 1;
+        const uint64_t tile = first + uint64_t{gridDim.x} * thread;
+        name_tile(values, tile, numel, offsets[tile], listed, room);
+      }
   }
-  const uint64_t begin = offsets[blockIdx.x];
-  if (!listed)  // all threads, as below
-    pack_nonzero(values, numel, room.nonzero);
-  else if (begin < offsets[blockIdx.x + 1])
-    list_zeros(values, numel, begin, room.zeros);
+}
+
+// The same for at most kFewTiles, a block to each, with the counts of all as pack_negative wrote
+// them.
+__global__ void __launch_bounds__(kSignThreads)
+    name_zeros_of_few(const float* values, uint64_t numel, const uint64_t* zeros_in,
+                      uint32_t n_tiles, SignRoom room) {
+  __shared__ uint64_t sums[kSignWarps], offset;
+  constexpr uint32_t kMine = kFewTiles / kSignThreads;
+  uint64_t count[kMine], sum = 0;
+#pragma unroll
+  for (uint32_t j = 0; j < kMine; ++j) {
+    const uint32_t tile = threadIdx.x * kMine + j;
+    count[j] = tile < n_tiles ? zeros_in[tile] : 0;
+    sum += count[j];
+  }
+  uint64_t n_zeros;
+  uint64_t before = block_exclusive_sum<kSignThreads>(sum, sums, n_zeros);
+#pragma unroll
+  for (uint32_t j = 0; j < kMine; ++j) {
+    if (threadIdx.x * kMine + j == blockIdx.x) offset = before;
+    before += count[j];
+  }
+  __syncthreads();
+  const bool listed = n_zeros <= room.capacity;
+  write_counts(n_zeros, numel, room);
+  if (!listed || zeros_in[blockIdx.x] > 0)  // all threads
+    name_tile(values, blockIdx.x, numel, offset, listed, room);
 }
 
 bool legal(const float* values, uint64_t numel, const SignRoom& room, const Workspace& workspace,
@@ -175,11 +268,21 @@ int32_t pack_signs(const float* values, uint64_t numel, const SignRoom& room, Wo
   const uint64_t n_tiles = pieces(numel, kSignTile);
   const Fold first = fold == nullptr ? Fold{} : *fold;
   with_form(first.form, [&]<uint32_t kForm>() {
-    queue.run<pack_negative<kForm>>(n_tiles, kSignThreads, values, numel, first, room.negative,
-                                    offsets);
+    if (n_tiles == 1)
+      queue.run<pack_and_name<kForm>>(1, kSignThreads, values, numel, first, room);
+    else
+      queue.run<pack_negative<kForm>>(n_tiles, kSignThreads, values, numel, first, room.negative,
+                                      offsets);
   });
+  if (n_tiles == 1) return queue.error();
+  if (n_tiles <= kFewTiles) {
+    queue.run<name_zeros_of_few>(n_tiles, kSignThreads, values, numel, offsets,
+                                 static_cast<uint32_t>(n_tiles), room);
+    return queue.error();
+  }
   queue.run<scan_tiles>(1, kScanThreads, offsets, n_tiles, offsets + n_tiles);
-  queue.run<name_zeros>(n_tiles, kSignThreads, values, numel, offsets, n_tiles, room);
+  queue.run<name_zeros>(n_tiles < kNamingBlocks ? n_tiles : kNamingBlocks, kSignThreads, values,
+                        numel, offsets, n_tiles, room);
   return queue.error();
 }
 

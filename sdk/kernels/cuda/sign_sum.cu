@@ -1,5 +1,7 @@
-// Sums of signs with values; see sign.hpp. A tile of the result stays in registers while one sender
-// after the other is added to it, so the result is read and written once however many there are.
+// Sums of signs with values; see sign.hpp. A thread has 32 neighbouring elements, so that one half
+// word of a plane is all that it reads of a sender, and its sums stay in registers while one sender
+// after the other is added. The result is read and written once however many senders there are, by
+// way of shared memory: there neighbouring threads have neighbouring elements.
 #include <kernels/cuda/queue.hpp>
 #include <kernels/cuda/sign_numbers.cuh>
 #include <kernels/cuda/sign_zeros.cuh>
@@ -7,8 +9,11 @@
 namespace penstock::kernels::cuda {
 namespace {
 
-constexpr uint32_t kTileWords = kSignTile / 64;
-constexpr uint32_t kItems = kSignTile / kSignThreads;
+constexpr uint32_t kItems = 32;
+constexpr uint32_t kAhead = 4;  // senders whose words are in flight
+constexpr uint32_t kTileElements = kSignSumThreads * kItems;
+constexpr uint32_t kTileWords = kTileElements / 64;
+static_assert(kMostSenders <= kSignSumThreads, "TileZeros looks for all of them at once");
 
 // Whether it begins with zeros, and what it is multiplied by in the end.
 struct Around {
@@ -16,66 +21,107 @@ struct Around {
   float scale;
 };
 
-__device__ const uint32_t* half_words(const uint64_t* plane) {
-  return reinterpret_cast<const uint32_t*>(plane);
-}
+// The elements of a warp in shared memory; behind those of a thread lies one that nobody has, so
+// that the threads of a warp meet in different banks whether each touches its own or the next one.
+class WarpElements {
+ public:
+  __device__ WarpElements(float* memory, uint64_t first, uint64_t numel)
+      : memory_(memory + warp_of_block() * kFloats), first_(first), numel_(numel) {}
+  static constexpr uint32_t kFloats = kWarp * (kItems + 1);
 
-// One sender's part of a tile. For all threads of the block.
-struct Part {
-  const uint32_t* negative;
-  const uint32_t* nonzero;  // null: no zeros
+  __device__ float& mine(uint32_t j) { return memory_[lane() * (kItems + 1) + j]; }
 
-  // Of an element in `half`, for a thread whose lane it is.
-  __device__ float number(uint32_t half, const SidesOfZero& numbers) const {
-    const uint32_t kept = nonzero == nullptr ? 0xffffffffu : nonzero[half];
-    if ((kept >> lane() & 1) == 0) return 0.0f;
-    return (negative[half] >> lane() & 1) != 0 ? numbers.minus : numbers.plus;
+  __device__ void read(const float* from) {
+#pragma unroll 8
+    for (uint32_t row = 0; row < kWarp; ++row)
+      if (at(row) < numel_) in_row(row) = from[at(row)];
+    __syncwarp();
   }
+  __device__ void write(float* to) {
+    __syncwarp();
+#pragma unroll 8
+    for (uint32_t row = 0; row < kWarp; ++row)
+      if (at(row) < numel_) to[at(row)] = in_row(row);
+  }
+
+ private:
+  static_assert(kItems == kWarp, "a row is the elements of one thread, an element to each");
+  __device__ uint64_t at(uint32_t row) const {
+    return first_ + row * kItems + lane();
+  }
+  __device__ float& in_row(uint32_t row) {
+    return memory_[row * (kItems + 1) + lane()];
+  }
+
+  float* memory_;
+  uint64_t first_;  // of the warp
+  uint64_t numel_;
 };
 
-__device__ Part part_of(const Signs& signs, uint32_t sender, uint64_t first_word,
-                        TileZeros<kTileWords>& zeros) {
-  const uint32_t* const negative = half_words(signs.negative + first_word);
-  if (signs.nonzero != nullptr) return {negative, half_words(signs.nonzero + first_word)};
-  return {negative, zeros.fill(signs, sender, first_word) ? zeros.nonzero : nullptr};
+// What a sender says of a thread's elements, which are all in one run: a run is whole words.
+struct Part {
+  uint32_t negative;
+  uint32_t nonzero;
+  SidesOfZero numbers;
+};
+
+__device__ Part load_part(const ValuedSigns& sender, bool mirrored, uint64_t run, uint64_t half) {
+  const auto of_half = [half](const uint64_t* plane) {
+    return reinterpret_cast<const uint32_t*>(plane)[half];
+  };
+  const uint32_t nonzero =
+      sender.signs.nonzero != nullptr ? of_half(sender.signs.nonzero) : 0xffffffffu;
+  return {of_half(sender.signs.negative), nonzero, numbers_of_run(sender.values, mirrored, run)};
 }
 
-__global__ void __launch_bounds__(kSignThreads)
+__device__ void add(float (&sum)[kItems], const Part& part) {
+  const auto number = [&part](uint32_t j) {
+    return (part.negative >> j & 1) != 0 ? part.numbers.minus : part.numbers.plus;
+  };
+  if (part.nonzero == 0xffffffffu) {
+#pragma unroll
+    for (uint32_t j = 0; j < kItems; ++j) sum[j] += number(j);
+  } else {
+#pragma unroll
+    for (uint32_t j = 0; j < kItems; ++j) sum[j] += (part.nonzero >> j & 1) != 0 ? number(j) : 0.0f;
+  }
+}
+
+__global__ void __launch_bounds__(kSignSumThreads)
     sum_signs(Senders<ValuedSigns> senders, uint64_t numel, SignRuns runs, Around around,
               float* out) {
   __shared__ TileZeros<kTileWords> zeros;
-  __shared__ uint64_t run_of[kTileWords];
+  __shared__ float memory[kSignSumThreads / kWarp * WarpElements::kFloats];
   const uint64_t first_word = uint64_t{blockIdx.x} * kTileWords;
-  const uint64_t first = first_word * 64 + threadIdx.x;
-  if (threadIdx.x < kTileWords) run_of[threadIdx.x] = (first_word + threadIdx.x) / (runs.run / 64);
+  const uint64_t half = 2 * first_word + threadIdx.x;
+  const uint64_t run = half / 2 / (runs.run / 64);
+  WarpElements elements(memory, (half - lane()) * kItems, numel);
   float sum[kItems];
+  if (!around.clear) elements.read(out);
 #pragma unroll
-  for (uint32_t j = 0; j < kItems; ++j) {
-    const uint64_t i = first + j * kSignThreads;
-    sum[j] = around.clear || i >= numel ? 0.0f : out[i];
-  }
+  for (uint32_t j = 0; j < kItems; ++j)
+    sum[j] = around.clear || half * kItems + j >= numel ? 0.0f : elements.mine(j);
   zeros.find([&](uint32_t s) { return senders.all[s].signs; }, senders.n, first_word);
-  for (uint32_t s = 0; s < senders.n; ++s) {
-    const ValuedSigns& sender = senders.all[s];
-    const Part part = part_of(sender.signs, s, first_word, zeros);
-    uint64_t run = run_of[0];
-    SidesOfZero numbers = numbers_of_run(sender.values, runs.mirrored, run);
+  for (uint32_t first = 0; first < senders.n; first += kAhead) {
+    Part parts[kAhead];
 #pragma unroll
-    for (uint32_t j = 0; j < kItems; ++j) {
-      if (first + j * kSignThreads >= numel) continue;
-      const uint32_t half = (threadIdx.x + j * kSignThreads) / kWarp;  // the same for a warp
-      if (run_of[half / 2] != run) {
-        run = run_of[half / 2];
-        numbers = numbers_of_run(sender.values, runs.mirrored, run);
-      }
-      sum[j] += part.number(half, numbers);
+    for (uint32_t a = 0; a < kAhead; ++a)
+      if (first + a < senders.n && half * kItems < numel)
+        parts[a] = load_part(senders.all[first + a], runs.mirrored, run, half);
+#pragma unroll
+    for (uint32_t a = 0; a < kAhead; ++a) {
+      const uint32_t s = first + a;
+      if (s >= senders.n) break;  // all threads
+      if (senders.all[s].signs.nonzero == nullptr &&
+          zeros.fill(senders.all[s].signs, s, first_word))
+        parts[a].nonzero = zeros.nonzero[threadIdx.x];
+      if (half * kItems < numel) add(sum, parts[a]);
     }
   }
 #pragma unroll
-  for (uint32_t j = 0; j < kItems; ++j) {
-    const uint64_t i = first + j * kSignThreads;
-    if (i < numel) out[i] = around.scale == 1 ? sum[j] : sum[j] * around.scale;
-  }
+  for (uint32_t j = 0; j < kItems; ++j)
+    elements.mine(j) = around.scale == 1 ? sum[j] : sum[j] * around.scale;
+  elements.write(out);
 }
 
 }  // namespace
@@ -87,7 +133,7 @@ int32_t sum_valued_signs(std::span<const ValuedSigns> senders, uint64_t numel, S
   if (senders.empty() && !clear && scale == 1) return cudaSuccess;
   const auto all = by_value(senders);
   Queue queue(stream);
-  queue.run<sum_signs>(pieces(numel, kSignTile), kSignThreads, all, numel, runs,
+  queue.run<sum_signs>(pieces(numel, kTileElements), kSignSumThreads, all, numel, runs,
                        Around{clear, scale}, out);
   return queue.error();
 }

@@ -55,8 +55,9 @@ inline constexpr uint32_t kScanItems = 8;
 
 // ---- Signs ----
 inline constexpr uint32_t kSignThreads = 256;
-inline constexpr uint32_t kSignTile = 8192;  // elements; each warp packs 1024
-inline constexpr uint32_t kVoteWords = 256;  // 64-bit words of a tile, one to a thread
+inline constexpr uint32_t kSignTile = 8192;       // elements; each warp packs 1024
+inline constexpr uint32_t kSignSumThreads = 128;  // 32 elements to each
+inline constexpr uint32_t kVoteWords = 256;       // 64-bit words of a tile, one to a thread
 
 // ---- Low-rank products ----
 // They fix the order of summation, and so do the numbers of Gram matrices.

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <kernels/cuda/workspace.hpp>
+#include <kernels/fold.hpp>
 #include <kernels/random_uniform.hpp>
 
 #include <cstdint>
+#include <span>
 
 namespace penstock::kernels {
 enum class ValueType;
@@ -26,15 +28,28 @@ namespace penstock::kernels::cuda {
 [[nodiscard]] int32_t bfloat16s_to_floats(const uint16_t* source, float* target, uint64_t count,
                                           void* stream) noexcept;
 
-// The two halves of a cast that is summed on the way, for types of 16 bits; others are refused.
+// The two halves of a cast that is summed on the way, for types of 16 bits; others are refused. A
+// call takes any number of arrays, 47 in a launch to narrow and 111 to widen.
 //
-// target[i] = work[i], cut to magnitudes of at most `limit` and rounded as above; work[i] loses
-// what target[i] stands for. work is finite, and so is what stays of it.
-[[nodiscard]] int32_t take_narrow(ValueType type, float* work, uint16_t* target, uint64_t count,
+// target[i] = work[i], rounded as above. Where work keeps the rest, it is compensated first, by a
+// fold of a form but NONE, and cut to magnitudes of at most `limit`; work[i] loses what target[i]
+// stands for. work is finite, and so is what stays of it.
+struct NarrowRequest {
+  Fold fold;  // whose work it is; of the form NONE only that counts
+  uint16_t* target;
+  uint64_t count;
+  bool keeps;
+};
+[[nodiscard]] int32_t take_narrow(ValueType type, std::span<const NarrowRequest> requests,
                                   float limit, void* stream) noexcept;
 // target[i] = source[i] * scale, the product left out for a scale of 1.
-[[nodiscard]] int32_t widen_scaled(ValueType type, const uint16_t* source, float* target,
-                                   uint64_t count, float scale, void* stream) noexcept;
+struct WidenRequest {
+  const uint16_t* source;
+  float* target;
+  uint64_t count;
+};
+[[nodiscard]] int32_t widen_scaled(ValueType type, std::span<const WidenRequest> requests,
+                                   float scale, void* stream) noexcept;
 
 // ---- Values of sparse payloads ----
 

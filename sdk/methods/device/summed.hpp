@@ -7,6 +7,11 @@
 #include <kernels/narrow_values.hpp>
 #include <methods/device/call.hpp>
 
+#include <array>
+#include <optional>
+#include <span>
+#include <string_view>
+
 namespace penstock::sdk::device {
 
 inline void copy_bytes(const Call& call, const Item& item, const void* source, void* target,
@@ -46,25 +51,47 @@ inline void send_all(const Call& call, const Item& item, std::span<float> sent,
 
 // ---- Casts to 16 bits; `type` is one of those ----
 
-// Work rounded; where the item keeps, within `limit`, and out of work.
-inline void narrow(const Call& call, const Item& item, kernels::ValueType type, float limit,
-                   std::span<uint16_t> bits) {
-  const std::span<float> work = item.work();
-  queue_on_device(call, item, "round", [&](void* stream) {
-    if (item.keeps())
-      return kernels::cuda::take_narrow(type, work.data(), bits.data(), work.size(), limit, stream);
-    return type == kernels::ValueType::kFloat16
-               ? kernels::cuda::floats_to_halves(work.data(), bits.data(), work.size(), stream)
-               : kernels::cuda::floats_to_bfloat16s(work.data(), bits.data(), work.size(), stream);
-  });
+// What a call asks for its items, queued for many at once, so that a bucket takes few launches.
+// queue(span of requests, stream) is a kernel's function.
+template <typename Request, typename Queue>
+class TogetherOnDevice {
+ public:
+  TogetherOnDevice(const Call& call, std::string_view what, const Queue& queue)
+      : call_(call), what_(what), queue_(queue) {}
+
+  void add(const Item& item, const Request& request) {
+    if (n_ == requests_.size()) flush();
+    if (n_ == 0) first_ = item;
+    requests_[n_++] = request;
+  }
+  // What was added last is queued by this.
+  void flush() {
+    if (n_ == 0) return;
+    const std::span<const Request> some(requests_.data(), n_);
+    n_ = 0;
+    queue_on_device(call_, *first_, what_, [&](void* stream) { return queue_(some, stream); });
+  }
+
+ private:
+  const Call& call_;
+  std::string_view what_;
+  const Queue& queue_;
+  std::array<Request, 64> requests_;  // of a bucket, with nothing allocated in a step
+  uint64_t n_ = 0;
+  std::optional<Item> first_;  // which an error names
+};
+template <typename Request, typename Queue>
+TogetherOnDevice<Request, Queue> together_on_device(const Call& call, std::string_view what,
+                                                    const Queue& queue) {
+  return {call, what, queue};
 }
 
-// out = scale * bits.
-inline void widen(const Call& call, const Item& item, kernels::ValueType type,
-                  std::span<const uint16_t> bits, float scale, std::span<float> out) {
-  queue_on_device(call, item, "widen the sum of", [&](void* stream) {
-    return kernels::cuda::widen_scaled(type, bits.data(), out.data(), out.size(), scale, stream);
-  });
+// Work rounded, compensated first by `fold` unless that is null; where the item keeps, out of work.
+inline kernels::cuda::NarrowRequest narrow_request(const Item& item, std::span<uint16_t> bits,
+                                                   const kernels::Fold* fold) {
+  const kernels::Fold as_it_is{PENSTOCK_FORM_NONE, 0,       0,       0,      nullptr,
+                               item.work().data(), nullptr, nullptr, nullptr};
+  return {fold != nullptr ? *fold : as_it_is, bits.data(), item.numel(), item.keeps()};
 }
 
 }  // namespace penstock::sdk::device

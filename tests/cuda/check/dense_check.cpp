@@ -7,6 +7,7 @@
 #include "check.hpp"
 
 #include <algorithm>
+#include <memory>
 
 namespace penstock::kernels::cuda::check {
 namespace {
@@ -29,6 +30,85 @@ constexpr Cast kCasts[] = {
     {"bfloat16", ValueType::kBfloat16, Half::kBfloat16, kernels::floats_to_bfloat16s,
      kernels::bfloat16s_to_floats, 0x1.fep127f}};
 
+Fold as_it_is(float* work) {
+  return {PENSTOCK_FORM_NONE, 0, 0, 0, nullptr, work, nullptr};
+}
+
+// Several arrays at once, of any sizes, more than a launch takes, each compensated by another form
+// or left as it is, and every sixth keeps nothing.
+void check_many_casts(const Cast& cast) {
+  constexpr uint64_t kArrays = 130;
+  constexpr float kLimit = 2;
+  struct One {
+    uint32_t form;
+    bool keeps;
+    Floats before, gradient, velocity, left, u, widened;
+    Halves bits;
+    Array<float> work, grad, momentum, out;
+    Array<uint16_t> sent;
+  };
+  std::vector<std::unique_ptr<One>> all;
+  std::vector<NarrowRequest> narrow;
+  std::vector<WidenRequest> widen;
+  for (uint64_t a = 0; a < kArrays; ++a) {
+    const uint64_t n = a % 7 == 0 ? a / 7 : 97 * a % 5000;
+    all.emplace_back(new One{static_cast<uint32_t>(a % 4),
+                             a % 6 != 0,
+                             normal(n, a),
+                             normal(n, a + 1),
+                             normal(n, a + 2),
+                             {},
+                             {},
+                             Floats(n),
+                             Halves(n),
+                             Array<float>(n),
+                             Array<float>(n),
+                             Array<float>(n),
+                             Array<float>(n),
+                             Array<uint16_t>(n)});
+    One& one = *all.back();
+    if (!one.keeps) one.form = PENSTOCK_FORM_NONE;
+    const bool has_momentum = one.form > PENSTOCK_FORM_AFFINE;
+    const auto fold = [&](const float* g, float* w, float* u) {
+      return Fold{one.form, 0.9f, 0.7f, 1.0f / 3, g, w, has_momentum ? u : nullptr};
+    };
+    one.left = one.before, one.u = one.velocity;
+    if (one.form != PENSTOCK_FORM_NONE)
+      kernels::compensate(fold(one.gradient.data(), one.left.data(), one.u.data()), n,
+                          CodePath::kPortable);
+    Floats within = one.left;
+    if (one.keeps)
+      for (float& x : within) x = std::clamp(x, -kLimit, kLimit);
+    cast.narrow(within.data(), one.bits.data(), n);
+    cast.widen(one.bits.data(), one.widened.data(), n);
+    if (one.keeps)
+      for (uint64_t i = 0; i < n; ++i) one.left[i] -= one.widened[i];
+    narrow.push_back({fold(one.grad.data(), one.work.data(), one.momentum.data()), one.sent.data(),
+                      n, one.keeps});
+    widen.push_back({one.sent.data(), one.out.data(), n});
+  }
+  both_ways(
+      [&] {
+        for (const auto& one : all) {
+          one->work.put(one->before), one->grad.put(one->gradient);
+          one->momentum.put(one->velocity), one->sent.spoil(), one->out.spoil();
+        }
+      },
+      [&](void* s) {
+        const int32_t error = take_narrow(cast.type, narrow, kLimit, s);
+        return error != 0 ? error : widen_scaled(cast.type, widen, 1, s);
+      },
+      [&] {
+        for (uint64_t a = 0; a < kArrays; ++a) {
+          const One& one = *all[a];
+          REQUIRE(one.sent.host() == one.bits, cast.name, a);
+          REQUIRE(same_bits(one.work.host(), one.left), cast.name, a);
+          REQUIRE(same_bits(one.momentum.host(), one.u), cast.name, a);
+          REQUIRE(same_bits(one.out.host(), one.widened), cast.name, a);
+        }
+      });
+}
+
 void check_cast(const Input& input, const Cast& cast, float limit) {
   const uint64_t n = input.x.size();
   const std::string what = describe(cast.name, input.name, n, limit);
@@ -45,9 +125,11 @@ void check_cast(const Input& input, const Cast& cast, float limit) {
     for (float& x : expected) x *= scale;
     both_ways([&] { work.put(with_other_nans(input.x)), sent.spoil(), out.spoil(); },
               [&](void* s) {
-                const int32_t error = take_narrow(cast.type, work.data(), sent.data(), n, limit, s);
+                const NarrowRequest narrow{as_it_is(work.data()), sent.data(), n, true};
+                const int32_t error = take_narrow(cast.type, {&narrow, 1}, limit, s);
                 if (error != 0) return error;
-                return widen_scaled(cast.type, sent.data(), out.data(), n, scale, s);
+                const WidenRequest widen{sent.data(), out.data(), n};
+                return widen_scaled(cast.type, {&widen, 1}, scale, s);
               },
               [&] {
                 REQUIRE(same_bits(sent.host(), bits, cast.half), what);
@@ -111,9 +193,11 @@ void refuse_dense() {
   Array<float> x(8), y(8);
   Array<uint16_t> bits(8);
   for (const ValueType type : {ValueType::kFloat32, ValueType::kInt8}) {
-    REQUIRE(take_narrow(type, x.data(), bits.data(), 8, 1, nullptr) == cudaErrorInvalidValue,
+    const NarrowRequest narrow{as_it_is(x.data()), bits.data(), 8, true};
+    REQUIRE(take_narrow(type, {&narrow, 1}, 1, nullptr) == cudaErrorInvalidValue,
             "a type of other than 16 bits");
-    REQUIRE(widen_scaled(type, bits.data(), x.data(), 8, 1, nullptr) == cudaErrorInvalidValue,
+    const WidenRequest widen{bits.data(), x.data(), 8};
+    REQUIRE(widen_scaled(type, {&widen, 1}, 1, nullptr) == cudaErrorInvalidValue,
             "a type of other than 16 bits");
   }
   const Fold elsewhere{PENSTOCK_FORM_AFFINE, 1, 1, 1, x.data(), y.data(), nullptr};
@@ -127,6 +211,7 @@ void refuse_dense() {
 
 void check_dense(const Extent& extent) {
   refuse_dense();
+  for (const Cast& cast : kCasts) check_many_casts(cast);
   for (const uint64_t n : extent.sizes) {
     for (const Input& input : extent.inputs(n, false))
       for (const Cast& cast : kCasts)
