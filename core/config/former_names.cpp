@@ -47,6 +47,12 @@ Status replace_former_names(Node& root) {
     PENSTOCK_TRY(rename(*runtime, "runtime", "meeting_timeout_s", "rendezvous_timeout_s"));
   for (const std::string_view name : {"scheme", "transport"})
     if (NodeTable* table = table_at(tables, name)) name_transport(*table);
+  if (NodeTable* schedulers = table_at(tables, "scheduler")) {
+    for (NodeEntry& entry : *schedulers)
+      if (auto* const instance = std::get_if<NodeTable>(&entry.node.value))
+        PENSTOCK_TRY(
+            rename(*instance, "scheduler." + entry.key, "replan_looks", "replan_observations"));
+  }
   if (NodeTable* collectives = table_at(tables, "collective")) {
     PENSTOCK_TRY(rename(*collectives, "collective", kLent, kBorrowed));
     for (NodeEntry& entry : *collectives)

@@ -30,6 +30,15 @@ TEST(FormerNames, TheTimeForWhichARunWaitsAtItsStartHasAFormerName) {
   EXPECT_EQ(config.value().runtime().rendezvous_timeout_s, 3);
 }
 
+TEST(FormerNames, AnOptionOfASchedulerHasAFormerName) {
+  const Result<Config> config =
+      load("[scheme]\nscheduler = \"optimal\"\n[scheduler.optimal]\nreplan_looks = 3\n");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const auto& options = config.value().at_step(0).find(Kind::scheduler, "optimal")->options;
+  EXPECT_EQ(options.count("replan_looks"), 0u);
+  EXPECT_EQ(options.count("replan_observations"), 1u);
+}
+
 TEST(FormerNames, BothNamesOfAKeyAreRefusedWithTheLineOfTheFormer) {
   const Result<Config> config =
       load("[runtime]\nrendezvous_timeout_s = 2\nmeeting_timeout_s = 3\n");

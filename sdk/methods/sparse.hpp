@@ -85,8 +85,7 @@ class SparseCompressor : public FoldingEncoder<Method> {
     return choice_option("scope", "item", {"item", "bucket"})
         .summary(
             "item: the largest entries of each gradient; bucket: an equal number of entries, "
-            "chosen "
-            "among all gradients of a bucket together");
+            "chosen among all gradients of a bucket together");
   }
 
   void describe(penstock_compressor_traits& traits) const {
@@ -259,7 +258,7 @@ class SparseCompressor : public FoldingEncoder<Method> {
         throw invalid_argument(
             name_, " with scope = \"bucket\" compares gradients '", items[0].name(), "' and '",
             items[i].name(),
-            "', but only one gradient has a memory, and the other has a loss scale of ",
+            "', but only one gradient has a memory, and the other gradient has a loss scale of ",
             call.step->grad_scale, "; give both gradients one memory, or set scope = \"item\"");
   }
 

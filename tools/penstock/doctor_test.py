@@ -167,7 +167,7 @@ def test_doctor_says_which_sums_a_transport_between_devices_leaves_to_host_memor
     file.write_text('[scheme]\ncompressor = "bad"\ncollective = "loopback"\n[transport]\ndevice = "mpi"\n')
     (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", tmp_path, file), "scheme")
     (why,) = line["through_host_memory"]
-    assert 'as a whole, and transport.device = "mpi" carries no sums' in why and not line["from_device_to_device"]
+    assert 'uncompressed and whole, and transport.device = "mpi" carries no sums' in why and not line["from_device_to_device"]
 
 
 @pytest.mark.skipif(not ON_DEVICE.exists(), reason=f"there is no {ON_DEVICE}: tools/test --all builds it")

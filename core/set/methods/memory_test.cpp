@@ -124,7 +124,8 @@ TEST(Memories, OfOneBucketMayNotDifferWhereItsGradientsAreComparedUnderALossScal
     ASSERT_OK(set.value()->grad_scale(1024));
     const Status status = run_step(*set.value(), gradients);
     ASSERT_FALSE(status.ok());
-    for (const char* part : {"scope = \"bucket\"", "'weight'", "'bias'", "1024", "same memory"})
+    for (const char* part :
+         {"scope = \"bucket\"", "'weight'", "'bias'", "1024", "give both gradients one memory"})
       EXPECT_NE(std::string(status.message()).find(part), std::string::npos) << status.message();
   });
 }

@@ -39,7 +39,7 @@ struct Scheduler {
 const Scheduler kOptimal = {
     "optimal",
     "[scheduler.optimal]\nprofile_steps = 2\nunmeasured_count = 3\nreplan_factor = 1.0001\n"
-    "replan_looks = 1\n"};
+    "replan_observations = 1\n"};
 const Scheduler kSchedulers[] = {
     {"syncea", ""},
     {"fgbuff",
@@ -49,7 +49,7 @@ const Scheduler kSchedulers[] = {
     {"omgs", "[scheduler.omgs]\nprofile_steps = 2\nunmeasured_count = 3\nreplan_factor = 1.0001\n"},
     {"rgmerge",
      "[scheduler.rgmerge]\nprofile_steps = 2\nunmeasured_count = 3\nreplan_factor = 1.0001\n"
-     "replan_looks = 1\n"},
+     "replan_observations = 1\n"},
     kOptimal,
     {"horovod", "[scheduler.horovod]\nprofile_steps = 2\ncycle_ms = 0.3\nmoved_share = 0.01\n"},
     {"horovod",

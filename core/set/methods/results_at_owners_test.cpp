@@ -156,7 +156,7 @@ TEST(ResultsAtOwnersFit, RefusesMemoriesThatEndAStepOnEveryRank) {
 }
 
 TEST(ResultsAtOwnersFit, RefusesAnOwnerThatIsNotThere) {
-  expect_refused("compressor = \"topk\"", "belongs to rank 2, which is not one of the 2 ranks",
+  expect_refused("compressor = \"topk\"", "belongs to rank 2, which is not among the 2 ranks",
                  {{"part", {64}, PENSTOCK_FLOAT32, PENSTOCK_NO_BUCKET, 2}});
 }
 

@@ -33,8 +33,7 @@ void check_root(std::uint32_t root, const Ranks& ranks) {
     refuse_argument("root is " + std::to_string(root) + ", expected a rank below " +
                     std::to_string(size()));
   if (!ranks.empty() && std::find(ranks.begin(), ranks.end(), root) == ranks.end())
-    refuse_argument("root is " + std::to_string(root) +
-                    ", expected a world rank in `ranks`");
+    refuse_argument("root is " + std::to_string(root) + ", expected a world rank in `ranks`");
 }
 
 void start(Sent& sent, const std::string& name, std::uint32_t root, const Ranks& ranks) {

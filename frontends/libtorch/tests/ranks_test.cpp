@@ -54,7 +54,7 @@ TEST(LibtorchRanks, ARankThatIsNotAmongThemIsRefused) {
   expect_error(PENSTOCK_INVALID_ARGUMENT, "do not include this rank", [&] {
     const DistributedOptimizer optimizer(sgd, model->named_parameters(), {.ranks = other});
   });
-  expect_error(PENSTOCK_INVALID_ARGUMENT, "one of `ranks`",
+  expect_error(PENSTOCK_INVALID_ARGUMENT, "a world rank in `ranks`",
                [&] { broadcast_parameters(*model, rank(), other); });
 }
 

@@ -81,7 +81,7 @@ def test_a_table_that_is_missing_or_spoilt_is_named_with_what_to_do(library, tmp
     table = tmp_path / simulated_devices.TABLE_FILE
     table.write_bytes(b"no library")
     spoilt = why_not(tmp_path / library.name)
-    assert f"{table} cannot be used" in spoilt and "install the one" in spoilt
+    assert f"{table} cannot be used" in spoilt and "install the file" in spoilt
     table.unlink()
     missing = why_not(tmp_path / library.name)
     assert f"there is no {table}" in missing and "-DPENSTOCK_CUDA=ON" in missing

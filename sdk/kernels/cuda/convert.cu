@@ -170,8 +170,9 @@ int32_t take_narrow(ValueType type, std::span<const NarrowRequest> requests, flo
     if (!legal(request)) return cudaErrorInvalidValue;
   Queue queue(stream);
   const bool known = with_conversions(type, [&]<typename Narrow, typename Widen>() {
-    each_element_of(queue, requests, [limit](const NarrowRequest& of) {
-      return TakeNarrowOf<Narrow, Widen>{of.fold, of.target, limit, of.keeps};
+    using Body = TakeNarrowOf<Narrow, Widen>;
+    each_element_of<Body>(queue, requests, [limit](const NarrowRequest& of) {
+      return Body{of.fold, of.target, limit, of.keeps};
     });
   });
   return known ? queue.error() : static_cast<int32_t>(cudaErrorInvalidValue);
@@ -183,8 +184,9 @@ int32_t widen_scaled(ValueType type, std::span<const WidenRequest> requests, flo
     if (!legal(request)) return cudaErrorInvalidValue;
   Queue queue(stream);
   const bool known = with_conversions(type, [&]<typename, typename Widen>() {
-    each_element_of(queue, requests, [scale](const WidenRequest& of) {
-      return WidenScaled<Widen>{of.source, of.target, scale};
+    using Body = WidenScaled<Widen>;
+    each_element_of<Body>(queue, requests, [scale](const WidenRequest& of) {
+      return Body{of.source, of.target, scale};
     });
   });
   return known ? queue.error() : static_cast<int32_t>(cudaErrorInvalidValue);

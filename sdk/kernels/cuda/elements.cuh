@@ -156,10 +156,10 @@ __global__ void __launch_bounds__(kElementThreads) treat_several(Several<Body> s
   });
 }
 
-// Treats all of `arrays`, body_of(array) those of each, which has array.count elements.
-template <typename Array, typename BodyOf>
+// Treats all of `arrays`, body_of(array) those of each, which has array.count elements. Body is its
+// result: nvcc cannot name the type of a kernel that is deduced from a lambda.
+template <typename Body, typename Array, typename BodyOf>
 void each_element_of(Queue& queue, std::span<const Array> arrays, const BodyOf& body_of) {
-  using Body = std::invoke_result_t<BodyOf, const Array&>;
   while (!arrays.empty()) {
     const auto some = arrays.first(std::min<uint64_t>(arrays.size(), Several<Body>::kMost));
     Several<Body> several;

@@ -24,8 +24,8 @@ constexpr uint32_t kSignWarps = kSignThreads / kWarp;
 constexpr uint32_t kWarpElements = kVotes * kWarp;
 static_assert(kSignTile == kSignWarps * kWarpElements);
 
-constexpr uint64_t kFewTiles = 4 * kSignThreads;  // four counts to a thread
-constexpr uint64_t kNamingBlocks = 1024;          // a few for each multiprocessor of the largest
+constexpr uint64_t kTilesOfTwoLaunches = 4 * kSignThreads;  // four counts to a thread
+constexpr uint64_t kNamingBlocks = 1024;  // a few for each multiprocessor of the largest
 
 // The first element of this warp in a tile.
 __device__ uint64_t first_of_warp(uint64_t tile) {
@@ -210,13 +210,13 @@ __global__ void __launch_bounds__(kSignThreads)
   }
 }
 
-// The same for at most kFewTiles, a block to each, with the counts of all as pack_negative wrote
-// them.
+// The same for at most kTilesOfTwoLaunches, a block to each, with the counts of all as
+// pack_negative wrote them.
 __global__ void __launch_bounds__(kSignThreads)
     name_zeros_of_few(const float* values, uint64_t numel, const uint64_t* zeros_in,
                       uint32_t n_tiles, SignRoom room) {
   __shared__ uint64_t sums[kSignWarps], offset;
-  constexpr uint32_t kMine = kFewTiles / kSignThreads;
+  constexpr uint32_t kMine = kTilesOfTwoLaunches / kSignThreads;
   uint64_t count[kMine], sum = 0;
 #pragma unroll
   for (uint32_t j = 0; j < kMine; ++j) {
@@ -275,7 +275,7 @@ int32_t pack_signs(const float* values, uint64_t numel, const SignRoom& room, Wo
                                       offsets);
   });
   if (n_tiles == 1) return queue.error();
-  if (n_tiles <= kFewTiles) {
+  if (n_tiles <= kTilesOfTwoLaunches) {
     queue.run<name_zeros_of_few>(n_tiles, kSignThreads, values, numel, offsets,
                                  static_cast<uint32_t>(n_tiles), room);
     return queue.error();

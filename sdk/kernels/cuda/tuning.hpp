@@ -34,6 +34,7 @@ inline constexpr uint32_t kDigitThreads = 256;
 inline constexpr uint32_t kDigitLoads = 8;       // in flight in each thread
 inline constexpr uint32_t kDigitBlocks = 1024;   // a few for each multiprocessor of the largest
 inline constexpr uint32_t kFewDigitBlocks = 32;  // where candidates are few, but all may compete
+inline constexpr uint32_t kTurnsOfAll = 64;      // of a block, at most, where all do
 inline constexpr uint32_t kTileWarps = 8;        // of a block that writes tiles, one or this many
 inline constexpr uint32_t kTileThreads = kTileWarps * kWarp;
 inline constexpr uint32_t kFewTiles = 2048;    // up to here a block has one tile

@@ -2,6 +2,7 @@
 // to 16 bits.
 #pragma once
 
+#include <penstock/memory.h>
 #include <kernels/cuda/dense.hpp>
 #include <kernels/cuda/values.hpp>
 #include <kernels/narrow_values.hpp>

@@ -229,7 +229,7 @@ void plugins(const DoctorOptions& options, std::vector<Line>& lines,
   }
   if (!found.problem().ok())
     lines.push_back({"plugins", Health::problem, std::string(found.problem().message()),
-                     "remove one of the two files, or do not name one of the two folders"});
+                     "remove one file, or search only one folder"});
   if (registry.files().empty())
     lines.push_back({"plugins", Health::problem, "none found",
                      "build them (tools/setup), or name their folder: --plugin-path DIR or "

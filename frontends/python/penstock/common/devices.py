@@ -52,7 +52,10 @@ def why_not_in_place(device_id: int) -> str:
     try:
         table = _table_of(file)
     except (OSError, ValueError) as error:
-        return f"{file} cannot be used ({error}); install the file that belongs to {c.library().path}"
+        return (
+            f"{file} cannot be used ({error}); install the file that belongs to "
+            f"{c.library().path}"
+        )
     count, why_none = c_int32(), c_char_p()
     error_number = table.device_count(byref(count), byref(why_none))
     if error_number != 0:

@@ -48,13 +48,13 @@ NOT_HONOURED = MappingProxyType(
         "HOROVOD_NUM_NCCL_STREAMS": "there is one stream for NCCL",
         "HOROVOD_THREAD_AFFINITY": "not yet",
         "HOROVOD_ELASTIC": "not yet",
-        "HOROVOD_RENDEZVOUS_ADDR": "ranks find each other through the launcher",
-        "HOROVOD_RENDEZVOUS_PORT": "ranks find each other through the launcher",
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "there is no Gloo; ranks find each other through the launcher",
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": "there is no Gloo; ranks find each other through the launcher",
+        "HOROVOD_RENDEZVOUS_ADDR": "the launcher connects ranks",
+        "HOROVOD_RENDEZVOUS_PORT": "the launcher connects ranks",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "there is no Gloo; the launcher connects ranks",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": "there is no Gloo; the launcher connects ranks",
         "HOROVOD_GLOO_IFACE": "there is no Gloo",
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "there is no Gloo; use deadline_s in [runtime]",
-        "HOROVOD_HOSTNAME": "Penstock asks the system for the host name",
+        "HOROVOD_HOSTNAME": "the host name comes from the system",
     }
 )
 # Families of Horovod's, by how their names begin.

@@ -130,7 +130,8 @@ def _for_want_of_others() -> tuple[BorrowedTransport, str] | None:
     except ValueError:
         return None
     said = (
-        f"messages go over torch's default group (gloo), because '{usual}' cannot be loaded: {why}; "
+        f"messages go over torch's default group (gloo), because '{usual}' cannot be loaded: "
+        f"{why}; "
         f"faster: {_REMEDIES[usual]}"
     )
     return BorrowedRun(dist.group.WORLD, _next_tag()), said

@@ -99,8 +99,7 @@ class _DistributedOptimizer:
             if exchange.under_way:
                 raise AssertionError(
                     "optimizer.step() was called in optimizer.skip_synchronize() with gradients "
-                    "in flight. "
-                    "Call optimizer.synchronize() first."
+                    "in flight. Call optimizer.synchronize() first."
                 )
             return self._take_step(closure)
         if (

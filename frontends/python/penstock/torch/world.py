@@ -89,7 +89,7 @@ def init(
     global _runtime, _owner_pid, _homogeneous
     if comm is not None and not (isinstance(comm, (list, tuple)) and not comm):
         raise NotImplementedError(
-            "init(comm=...) is not offered: the world is always that of the launcher; leave it "
+            "init(comm=...) is not offered: the launcher always makes the world; leave it "
             "out, and name parts of the world in process_sets"
         )
     dynamic = sets.dynamic_by_environment()
@@ -101,7 +101,9 @@ def init(
         dynamic, process_sets = True, None
     wanted = list(process_sets or [])
     if config is not None and config_text is not None:
-        raise ValueError("init got config and config_text, expected only config or only config_text")
+        raise ValueError(
+            "init got config and config_text, expected only config or only config_text"
+        )
     with _lock:
         if _runtime is not None:
             if config is not None or config_text is not None:
@@ -125,15 +127,15 @@ def init(
 
 def _open(path: str, text: str) -> Runtime:
     group = identity.of_default_group()
-    borrowed = _last_resort() if _lender is None else None
-    borrowed = _lender() if _lender is not None else borrowed and borrowed[0]
+    resort = _last_resort() if _lender is None else None
+    borrowed = _lender() if _lender is not None else resort and resort[0]
     name = f"penstock.torch {penstock.__version__}"
     try:
         opened = Runtime(path, text, name, borrowed, group or identity.of_torchrun())
     except HorovodInternalError as error:
         raise type(error)(_with_groups_remedy(str(error), group), error.code) from None
-    if borrowed and opened.topology.rank == 0 and transport_of(opened) == "borrowed":
-        warnings.warn(borrowed[1], stacklevel=3)
+    if resort and opened.topology.rank == 0 and transport_of(opened) == "borrowed":
+        warnings.warn(resort[1], stacklevel=3)
     return opened
 
 

@@ -111,7 +111,7 @@ def check_a_second_wrap_takes_over() -> None:
         assert (steps, optimizer.counters()["steps"]) == (1, 3)
         if garbage == "nowhere":
             backward(model, 9)
-            with expect(hvd.HorovodInternalError, "wrapped by another one"):
+            with expect(hvd.HorovodInternalError, "wrapped later by another"):
                 older.step()
             older.close()  # the user's optimizer again
             optimizer.step()
