@@ -34,7 +34,8 @@ TEST(FormerNames, AnOptionOfASchedulerHasAFormerName) {
   const Result<Config> config =
       load("[scheme]\nscheduler = \"optimal\"\n[scheduler.optimal]\nreplan_looks = 3\n");
   ASSERT_TRUE(config.ok()) << config.status().message();
-  const auto& options = config.value().at_step(0).find(Kind::scheduler, "optimal")->options;
+  const Scheme scheme = config.value().at_step(0);
+  const auto& options = scheme.find(Kind::scheduler, "optimal")->options;
   EXPECT_EQ(options.count("replan_looks"), 0u);
   EXPECT_EQ(options.count("replan_observations"), 1u);
 }
