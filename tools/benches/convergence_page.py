@@ -16,8 +16,9 @@ Every scheme trains on several ranks and is compared with a single-process simul
 (`tests/oracle`), with equal weights and data order. Figures are the validation loss in bits per
 target, mean over seeds. *Spread* is the largest difference between two seeds of a row. A row of one
 seed has no spread. Do not rank schemes by such rows, because the losses of two seeds of one scheme
-(top-k 1 %) may differ more than the means of most schemes. Bytes are per rank and step. Each
-section gives its command.
+(top-k 1 %) may differ more than the means of most schemes. Bytes are the payload that one rank
+gives to the transport in a step; a gathered payload is sent P - 1 times (the README's table counts
+the bytes moved, with these repetitions). Each section gives its command.
 
 **Rates were searched only for AdamW** (for votes: SGD without momentum). So a row shows a scheme
 under AdamW. With SGD top-k 1 % and ef-sign come much closer to dense training: see

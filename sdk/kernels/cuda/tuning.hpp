@@ -1,5 +1,6 @@
-// Numbers that determine speed, and numbers that fix an order of summation. They were not tuned on
-// a device yet: they follow from registers, shared memory and loads in flight.
+// Numbers that determine speed, and numbers that fix an order of summation. They follow from
+// registers, shared memory and loads in flight; those of selections and signs also from the figures
+// of an H100 (docs/performance.md). None was searched on a device.
 #pragma once
 
 #include <cstdint>
