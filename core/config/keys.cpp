@@ -105,7 +105,7 @@ std::vector<ConfigKey> keys_of_waiting() {
       {.name = "heartbeat_s",
        .initial = "a quarter of `deadline_s`, at most 5",
        .summary = "seconds between signs of life over the control connection; less than "
-                  "`deadline_s`. Those by UDP come at least 64 times in a deadline",
+                  "`deadline_s`. Heartbeats by UDP are sent at least 64 times in `deadline_s`",
        .target = &RuntimeConfig::heartbeat_s,
        .minimum = 0.001,  // what the threads that beat can keep to
        .maximum = kYear},

@@ -1,5 +1,5 @@
-// All patterns over a wire of threads, for several numbers of ranks. Under the thread sanitizer it
-// shows that ranks share nothing but what the wire carries.
+// Tests all patterns over a wire of threads, for several numbers of ranks. Under the thread
+// sanitizer they show that ranks share only the data that the wire carries.
 #include "direct.hpp"
 #include "threads_testing.hpp"
 
@@ -91,7 +91,7 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsShare) {
   });
 }
 
-// Of P times the largest number there is no sum in 16 bits.
+// P times the largest number has no sum in 16 bits.
 TEST_P(Collectives, MeansOfSixteenBitFloatsNeedNoSumThatFits) {
   on_all_ranks([](Rank& me) {
     for (const uint64_t count : kCounts) {
@@ -199,7 +199,7 @@ TEST_P(Collectives, ASendMeetsItsReceiveAndABarrierMeetsAll) {
   });
 }
 
-// More of them than there are rings, begun at different ends.
+// There are more messages than rings, and ranks submit them in opposite orders.
 TEST_P(Collectives, ManySumsTogetherAreMatchedByTagNotByOrder) {
   constexpr uint32_t kMessages = 20;
   on_all_ranks([](Rank& me) {
@@ -240,7 +240,7 @@ TEST_P(Collectives, RanksThatDisagreeAllHearItAndTheChannelLivesOn) {
   });
 }
 
-// Rank 0 gives up while its receives are posted; only then do the others go on, and send.
+// Rank 0 gives up while its receives are posted; only then the other ranks continue, and send.
 TEST_P(Collectives, AfterAbortAndReleaseNothingIsWrittenIntoAReceiveBuffer) {
   if (GetParam() == 1) GTEST_SKIP() << "needs two ranks";
   constexpr uint64_t kCount = 50'000;

@@ -1,5 +1,5 @@
-// Whether the library under a transport moves memory of CUDA devices: a user says so, or the
-// library, which can be asked only when the ranks have joined.
+// Whether the library under a transport moves memory of CUDA devices. Either the user sets it, or
+// the library is asked, which is possible only after the ranks have joined.
 #pragma once
 
 #include <penstock/collective.h>
@@ -16,15 +16,15 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // What the library has answered. [comm]
+  // Stores the answer of the library. [comm]
   void learn(bool library_takes) { is_refused_ = !library_takes; }
-  // Until the library was asked: whether it may. [any]
+  // Whether the library moves device memory; before it was asked, whether it may. [any]
   bool is_taken() const;
-  // Whether there is anything to ask the library for. [any]
+  // Whether device memory is to be used if the library moves it: unless the user set "no". [any]
   bool is_wanted() const { return says_ != Says::no; }
 
-  // Adds to the traits of a transport over a wire what follows: patterns that copy, and no streams.
-  // Nothing for a host that does not know of them. [any]
+  // Adds the resulting traits of a transport over a wire: the patterns that only copy data, and the
+  // flag that the transport knows no streams. Adds nothing for a host without these traits. [any]
   void describe(penstock_collective_traits& traits) const;
 
  private:

@@ -1,5 +1,5 @@
-// Messages in memory of a device, over a wire of threads: the algorithms never touch it, for it is
-// closed to all but the wire.
+// Tests messages in memory of a device, over a wire of threads: the algorithms never touch this
+// memory, because it is closed to all code but the wire.
 #include "device_memory.hpp"
 #include "threads_testing.hpp"
 
@@ -13,7 +13,7 @@
 namespace penstock::collectives {
 namespace {
 
-// Mapped twice: where messages say it lies nobody may touch it.
+// Memory that is mapped twice: no code may touch it at the address that messages have.
 class ClosedMemory {
  public:
   ClosedMemory() {
@@ -46,7 +46,7 @@ class ClosedMemory {
   char* open_;
 };
 
-// As of a library that knows devices: it is told which memory is one's.
+// The wire of a library that supports devices: events state which memory is a device's.
 class DeviceWire : public ThreadWire {
  public:
   DeviceWire(Board& board, uint32_t rank) : ThreadWire(board, rank) {}
@@ -92,7 +92,7 @@ constexpr float kUntouched = -1;
 
 class DeviceMessages : public ::testing::TestWithParam<uint32_t> {
  protected:
-  // Body(rank, what it sends, where it receives), of which both are the wire's twins.
+  // Calls body(rank, data to send, room to receive); both are the wire's twins.
   void on_all_ranks(const std::function<void(Rank&, float*, float*)>& body) {
     const auto make_wire = [](Board& board, uint32_t rank) {
       return std::make_unique<DeviceWire>(board, rank);

@@ -13,22 +13,23 @@ namespace penstock::collectives {
 
 namespace {
 
-// After an abort, for all messages of a channel together: well within the declared bound.
+// The time to settle after an abort, for all messages of a channel together: well within the
+// declared bound.
 constexpr std::chrono::milliseconds kSettlingTime{20};
-constexpr uint64_t kCopyBytes = uint64_t(1) << 20;    // of the own part, in one call of progress
-constexpr uint64_t kReduceBytes = uint64_t(1) << 20;  // of each rank, in one call of progress
+constexpr uint64_t kCopyBytes = uint64_t(1) << 20;    // copied of the own part per progress call
+constexpr uint64_t kReduceBytes = uint64_t(1) << 20;  // added of each rank per progress call
 
 bool reduces(const Ticket& ticket) {
   return sdk::is_reduction(ticket.message.pattern);
 }
 
-// What peers send to a reduction beyond their openings goes through a ring.
+// Whether the data that peers send to a reduction beyond their openings go through a ring.
 bool uses_ring(const Ticket& ticket) {
   return reduces(ticket) && !ticket.small && ticket.share.bytes > kInlineBytes &&
          ticket.channel->size > 1;
 }
 
-// Where segment `s` of what `rank` sends to a reduction is kept until it is added up.
+// The place in the ring for segment `s` from `rank` until a reduction adds it.
 char* ring_place(Ticket& ticket, uint32_t rank, uint64_t s) {
   const Channel& channel = *ticket.channel;
   const uint64_t column = rank - (rank > channel.rank ? 1 : 0);
@@ -62,8 +63,8 @@ bool may_post(const Stream& stream) {
   return stream.posted < stream.n_segments && stream.posted - stream.done < window(stream.segment);
 }
 
-// Whether the peer is ready for what follows the opening; what it is not ready for, the
-// transport would have to keep. Up to one segment goes ahead.
+// Whether the peer is ready for the segments behind the opening; otherwise the transport would have
+// to store them. Up to one segment is sent in advance.
 bool may_send(const Peer& peer) {
   return peer.granted && (peer.opened || !peer.receives || peer.out.n_segments <= 1);
 }
@@ -77,7 +78,7 @@ bool may_receive(const Ticket& ticket, const Peer& peer) {
   return true;
 }
 
-// Posts whatever may go on, for one peer.
+// Posts all requests that are possible now, for one peer.
 void post(Ticket& ticket, uint32_t r) {
   Peer& peer = ticket.peers[r];
   const Channel& channel = *ticket.channel;
@@ -93,8 +94,8 @@ void post(Ticket& ticket, uint32_t r) {
   while (may_post(peer.in) && may_receive(ticket, peer)) receive_segment(ticket, r);
   while (may_post(peer.result_out) && peer.result_out.posted < ticket.share.done)
     send_segment(ticket, r, peer.result_out, Kind::kResultOut);
-  // In place the result overwrites what was sent to its owner: that must have left. Segments of
-  // both end at the same places.
+  // In place, the result overwrites the data sent to its owner, which must have left before.
+  // Segments of both streams end at equal places.
   while (may_post(peer.result_in) && ticket.n_opened == ticket.n_expected &&
          (peer.out.complete() || peer.result_in.posted < peer.out.done)) {
     const uint64_t s = peer.result_in.posted++;
@@ -103,7 +104,7 @@ void post(Ticket& ticket, uint32_t r) {
   }
 }
 
-// Runs `work` for a ticket; what goes wrong ends this ticket and nothing else.
+// Runs `work` for a ticket; an error ends this ticket only.
 template <typename Work>
 void guarded(Ticket& ticket, Work&& work) {
   ticket.touched = true;
@@ -114,7 +115,7 @@ void guarded(Ticket& ticket, Work&& work) {
   }
 }
 
-// The ring that a reduction has got: what came with the openings moves there, and peers may send.
+// Begins to use the ring of a reduction: the data of the openings move there, and peers may send.
 void use_ring(Ticket& ticket) {
   ticket.has_ring = true;
   const Channel& channel = *ticket.channel;
@@ -167,8 +168,8 @@ void return_ring(Ticket& ticket) {
   hand_out_rings(channel);
 }
 
-// A reduction that fails does so on all ranks, since every rank has an opening of every other: no
-// results will travel, and what still comes is thrown away.
+// A failed reduction fails on all ranks, because every rank has an opening of every other rank: no
+// results will be sent, and later data are discarded.
 void give_up_reduction(Ticket& ticket) {
   ticket.share.clear();
   for (Peer& peer : ticket.peers) {
@@ -255,8 +256,8 @@ void copy_own(Ticket& ticket) {
   ticket.own_copied += n;
 }
 
-// A bounded amount of work. What is left over needs no further message: it keeps the ticket
-// touched.
+// Does a bounded amount of work. If work is left, the ticket stays touched, so that it continues
+// without a further message.
 void step(Ticket& ticket) {
   const uint64_t most = std::max<uint64_t>(1, kReduceBytes / ticket.share.segment);
   for (uint64_t i = 0; i < most && !ticket.share.complete(); ++i) {
@@ -278,7 +279,7 @@ void start_direct(Ticket& ticket) {
   const Channel& channel = *ticket.channel;
   const bool relays =
       ticket.message.pattern == PENSTOCK_BROADCAST && channel.rank != ticket.message.peer;
-  // Each rank begins behind itself, so that not all send to rank 0 first.
+  // Each rank begins with the rank after it, so that not all ranks send to rank 0 first.
   for (uint32_t i = 1; i <= channel.size && !relays; ++i) {
     const uint32_t r = (channel.rank + i) % channel.size;
     if (!ticket.peers[r].sends) continue;
@@ -303,7 +304,7 @@ void collect(Channel& channel) {
     Ticket& ticket = *ended.ticket;
     --ticket.n_requests;
     if (!ticket.lost && channel.aborted) {
-      continue;  // what follows would only use more of buffers that are about to be released
+      continue;  // further requests would only use buffers that are about to be released
     } else if (!ticket.lost) {
       guarded(ticket, [&] { handle(ticket, ended); });
     } else if (ticket.n_requests == 0) {

@@ -11,7 +11,7 @@ namespace penstock::collectives {
 
 namespace {
 
-// No element is cut.
+// Rounds up to whole words, so that no element is cut.
 uint64_t whole_words(uint64_t bytes) {
   return (bytes + 7) / 8 * 8;
 }
@@ -80,7 +80,7 @@ void volume(const Sizes& sizes, uint32_t pattern, uint32_t hosts, uint32_t ranks
             uint64_t bytes, penstock_volume& within, penstock_volume& between) {
   sdk::direct_volume(pattern, hosts, ranks_per_host, bytes, within, between);
   if (pattern != PENSTOCK_ALL_REDUCE || bytes > sizes.small_bytes) return;
-  // One step: everything goes to everybody.
+  // One step: every rank sends all its data to every rank.
   const double near = ranks_per_host - 1.0;
   const double far = static_cast<double>(ranks_per_host) * (hosts - 1.0);
   const auto one_step = [&](penstock_volume& volume, double peers) {
@@ -134,7 +134,7 @@ bool progress(Ticket& ticket) {
   Channel& channel = *ticket.channel;
   const penstock_message& message = ticket.message;
   refuse_if_aborted(channel, message);
-  // Who comes a second time asks the wire, for all messages.
+  // The second progress call of a ticket in a round tests the wire, for all messages.
   if (ticket.asked == channel.round) collect(channel);
   ticket.asked = channel.round;
   if (ticket.thrown != nullptr) std::rethrow_exception(ticket.thrown);

@@ -1,5 +1,5 @@
-// What a transport over a wire does with messages: the middle of its class
-// (penstock/collective.hpp). Its own part is its life, the wire, and who may open which channel.
+// The message functions that all transports over a wire share (penstock/collective.hpp). Each
+// transport itself implements its start and end, its wire, and the opening of channels.
 #pragma once
 
 #include "ticket.hpp"
@@ -10,7 +10,7 @@
 
 namespace penstock::collectives {
 
-// Options that such a transport has, and what they say.
+// The size options of such a transport, and their values.
 struct Sizes {
   Sizes(uint64_t small, uint64_t segment) : small_bytes(small), segment_bytes(segment) {}
   explicit Sizes(const sdk::Options& values);
@@ -18,17 +18,17 @@ struct Sizes {
   static sdk::Option segment_option();
 
   uint64_t small_bytes;
-  uint64_t segment_bytes;  // 0: by where the ranks are
+  uint64_t segment_bytes;  // 0: depends on the hosts of the ranks
 };
 
-// Patterns, dtypes, device, flags and promises of the algorithms here.
+// Fills in the patterns, dtypes, device, flags and promises of these algorithms.
 void describe(penstock_collective_traits& traits);
 
 // As penstock_collective.volume.
 void volume(const Sizes& sizes, uint32_t pattern, uint32_t hosts, uint32_t ranks_per_host,
             uint64_t bytes, penstock_volume& within, penstock_volume& between);
 
-// Sets up a fresh channel for the group; the wire is the caller's to add.
+// Sets up a fresh channel for the group; the caller must add the wire.
 void set_up(Channel& channel, const penstock_group& group, const Sizes& sizes);
 
 // As in penstock_collective. After an abort `release` gives the wire a moment to let go of buffers.
@@ -36,7 +36,7 @@ Ticket* submit(Channel& channel, const penstock_message& message);
 bool progress(Ticket& ticket);
 void release(Ticket& ticket);
 
-// The same as members, for a transport's class to inherit.
+// The functions above as members, from which a transport's class inherits.
 class OverWire {
  public:
   using Channel = collectives::Channel;

@@ -16,7 +16,7 @@ uint64_t width_of(const penstock_message& message) {
   return message.pattern == PENSTOCK_BARRIER ? 1 : sdk::dtype_bytes(message.dtype);
 }
 
-// Rank j's part of `count` elements: as equal as can be, the longer ones first.
+// Rank j's part of `count` elements: parts are as equal as possible, the longer parts first.
 uint64_t part_count(uint64_t count, uint32_t size, uint32_t j) {
   return count / size + (j < count % size ? 1 : 0);
 }
@@ -30,7 +30,7 @@ uint64_t hash_of(const uint64_t* counts, uint32_t size) {
   return hash;
 }
 
-// One-way messages have no traffic against them that an announcement could queue behind.
+// One-way messages have no opposite traffic behind which an announcement could queue.
 uint64_t segment_of(const Ticket& ticket) {
   const uint32_t pattern = ticket.message.pattern;
   const bool one_way =
@@ -38,7 +38,7 @@ uint64_t segment_of(const Ticket& ticket) {
   return one_way ? kLongSegment : ticket.channel->segment;
 }
 
-// What rank `rank` must find in an opening from this rank; the reverse is compared in take_opening.
+// The header of an opening to `rank`. take_opening compares the headers of received openings.
 Header header_for(const Ticket& ticket, uint32_t rank) {
   const penstock_message& message = ticket.message;
   Header header{};
@@ -57,7 +57,7 @@ Header header_for(const Ticket& ticket, uint32_t rank) {
   return header;
 }
 
-// Data bytes that fit an opening. Memory of a device is the wire's alone.
+// Data bytes that fit in an opening; 0 for memory of a device, which only the wire may touch.
 uint64_t most_inline(const Ticket& ticket) {
   if (ticket.on_device) return 0;
   return ticket.small ? ticket.channel->small_bytes : kInlineBytes;
@@ -173,8 +173,8 @@ void lay_out_pair(Ticket& ticket) {
   peer.send_bytes = peer.sends ? message.count * width_of(message) : 0;
 }
 
-// Where the data of `rank` goes, its opening's part first. Null for reductions: they keep it in the
-// opening until they have a ring.
+// The place for the data from `rank`, which begin with the data of its opening. Null for
+// reductions, which keep the data in the opening until they have a ring.
 char* place_for(const Ticket& ticket, uint32_t rank) {
   const penstock_message& message = ticket.message;
   if (sdk::is_reduction(message.pattern)) return nullptr;
@@ -184,7 +184,7 @@ char* place_for(const Ticket& ticket, uint32_t rank) {
   return receive + message.receive_offsets[rank] * width_of(message);
 }
 
-// Compares what `rank` sent with what this rank believes the message to be. Returns what is wrong.
+// Compares the header from `rank` with this rank's message. Returns the difference as text.
 std::string disagreement(const Ticket& ticket, uint32_t rank, const Header& theirs) {
   const penstock_message& message = ticket.message;
   const Header mine = header_for(ticket, rank);
@@ -288,7 +288,7 @@ void send_opening(Ticket& ticket, uint32_t rank, bool failed) {
   header.failed = failed ? 1 : 0;
   const uint64_t here = std::min(peer.send_bytes, most_inline(ticket));
   const uint64_t rest = peer.send_bytes - here;
-  // Up to a segment goes at once, for latency.
+  // Up to one segment is sent without a grant, for latency.
   peer.granted = !sdk::is_reduction(ticket.message.pattern) || rest <= header.segment;
   header.awaits_grant = peer.granted ? 0 : 1;
   std::memcpy(opening, &header, sizeof header);
@@ -332,7 +332,7 @@ void take_opening(Ticket& ticket, uint32_t rank, uint64_t bytes) {
     return;
   }
   tell_count(ticket, rank, header.count);
-  // A small all-reduce adds up from the opening itself.
+  // A small all-reduce adds the data in the opening itself.
   if (ticket.small) return;
   char* place = place_for(ticket, rank);
   if (place != nullptr && peer.inline_bytes != 0)

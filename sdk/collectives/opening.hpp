@@ -1,4 +1,5 @@
-// Openings: who exchanges what in a message, and what the headers must say.
+// Openings: they set up the data that each pair of ranks exchanges in a message, and check the
+// headers of peers.
 #pragma once
 
 #include "ticket.hpp"
@@ -14,11 +15,11 @@ void expect_openings(Ticket& ticket);
 // Posts the opening to `rank`.
 void send_opening(Ticket& ticket, uint32_t rank, bool failed = false);
 
-// Tells `rank` that what follows its opening is welcome.
+// Sends a grant: `rank` may send the segments behind its opening.
 void send_grant(Ticket& ticket, uint32_t rank);
 
 // Takes the opening of `bytes` bytes that came from `rank`: checks it, places its data, and sets up
-// what follows. What is wrong is kept in ticket.failure.
+// the segments that follow. Stores an error in ticket.failure.
 void take_opening(Ticket& ticket, uint32_t rank, uint64_t bytes);
 
 }  // namespace penstock::collectives

@@ -9,7 +9,7 @@
 
 namespace penstock::collectives {
 
-// Texts travel through the store: two letters a byte.
+// Converts bytes to letters, two letters per byte, because the store takes texts.
 inline std::string letters_of(std::string_view bytes) {
   std::string letters;
   for (const char one : bytes) {
@@ -31,7 +31,7 @@ inline void put(const penstock_key_value_store& store, std::string_view key,
   sdk::check(store.put(store.context, sdk::str(key), sdk::str(value)));
 }
 
-// Throws DEADLINE_EXCEEDED, with the key, where it is not there in time.
+// Throws DEADLINE_EXCEEDED, with the key, if the key is not in the store in time.
 inline std::string get(const penstock_key_value_store& store, std::string_view key,
                        uint64_t timeout_us) {
   std::string value;

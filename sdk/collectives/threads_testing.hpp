@@ -1,6 +1,6 @@
-// Ranks as threads of one process and a wire between them, for tests of the algorithms over it.
-// Nothing is copied before both ends have come: who uses a buffer too early or too long is seen by
-// a sanitizer.
+// Ranks as threads of one process and a wire between them, for tests of the algorithms. The wire
+// copies data only when both requests are posted, so a sanitizer finds a rank that uses a buffer
+// too early or too long.
 #pragma once
 
 #include <collectives/direct.hpp>
@@ -23,7 +23,7 @@ namespace penstock::collectives {
 
 class ThreadWire;
 
-// Where requests that have not met lie; shared by all wires of a group.
+// Holds the requests that have no counterpart yet; shared by all wires of a group.
 struct Board {
   struct Request {
     ThreadWire* owner;
@@ -33,7 +33,7 @@ struct Board {
     uint32_t from, to;
     char* data;
   };
-  std::mutex mutex;  // guards all that follows, and what has ended on every wire
+  std::mutex mutex;  // guards the lists below, and the ended requests of every wire
   std::list<Request> sends, receives;
 };
 
@@ -42,7 +42,7 @@ class ThreadWire : public Wire {
   ThreadWire(Board& board, uint32_t rank) : board_(board), rank_(rank) {}
 
   void send(Ticket& ticket, const Event& event, uint64_t match, const void* data) override {
-    // Only read.
+    // The wire only reads these bytes.
     char* const bytes = const_cast<char*>(static_cast<const char*>(data));
     const std::lock_guard lock(board_.mutex);
     post({this, &ticket, event, match, rank_, event.peer, bytes}, board_.sends, board_.receives);
@@ -117,7 +117,7 @@ struct Rank {
   Channel channel;
   uint32_t rank, size;
 
-  // Empty, or what is wrong.
+  // Carries a message to its end. Returns the error as text, or an empty text.
   std::string exchange(const penstock_message& message) {
     Ticket* ticket = nullptr;
     std::string wrong;

@@ -46,7 +46,7 @@ void Stream::finish(uint64_t s) {
   for (; (later & 1) != 0; later >>= 1) ++done;
 }
 
-// Everything whose size the channel decides is made here, so that a ticket that has rested since
+// Allocates all buffers whose size depends on the channel, so that a ticket that was not used since
 // the channel grew does not allocate on its first use.
 Ticket::Ticket(const Channel& channel) : peers(channel.size), sources(channel.size) {
   openings_out.resize(channel.size * channel.slot_bytes());
@@ -62,8 +62,8 @@ bool Ticket::finished() const {
   return share.complete();
 }
 
-// How many messages meet in flight differs from step to step: the number of tickets doubles, so
-// that it soon is enough for good.
+// The number of messages in flight varies from step to step: the number of tickets doubles, so that
+// there are soon enough tickets.
 Ticket& take_ticket(Channel& channel) {
   if (channel.free.empty()) {
     const size_t n = std::max(kFirstTickets, channel.tickets.size());

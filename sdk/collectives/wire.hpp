@@ -1,5 +1,5 @@
-// What the algorithms need of a transport: bytes from one rank of a channel to another, matched by
-// a number.
+// The interface that the algorithms need of a transport: it moves bytes from one rank of a channel
+// to another, matched by a number.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ inline bool is_receive(Kind kind) {
          kind == Kind::kGrantIn;
 }
 
-// What a request is for.
+// The purpose of a request.
 struct Event {
   Kind kind;
   uint32_t peer;  // rank in the group
   uint64_t segment;
-  uint64_t bytes;          // of a receive: how many are expected, and room for
+  uint64_t bytes;          // of a receive: expected bytes, which is also the room
   bool on_device = false;  // the bytes lie in memory of a device
 };
 
@@ -40,35 +40,36 @@ struct Ended {
   Ticket* ticket;
   Event event;
   uint64_t bytes;  // received
-  int code;        // of the transport; 0: well
+  int code;        // of the transport; 0: no error
 };
 
-// The requests of a channel, which ask after all messages at once: a call that finds nothing drives
-// the transport's progress and may yield the core, so asking for each message apart would cost both
-// times the number of messages. Used by the communication thread only.
+// The requests of a channel. `test` asks for all messages at once: a call without a result drives
+// the transport's progress and may yield the core, so a call per message would cost both once per
+// message. Only the communication thread may use it.
 class Wire {
  public:
   virtual ~Wire() = default;
 
-  // Begin to move `event.bytes` bytes to or from `event.peer`; never wait for it. What one rank
-  // sends to another under one `match`, below 2^23, is received in that order. Memory stays in use
-  // until the request has ended. They throw what the transport says.
+  // Begin to move `event.bytes` bytes to or from `event.peer`; must not wait. Data that one rank
+  // sends to another under one `match` (below 2^23) are received in the order of sending. The
+  // memory stays in use until the request has ended. Throw the errors of the transport.
   virtual void send(Ticket& ticket, const Event& event, uint64_t match, const void* data) = 0;
   virtual void receive(Ticket& ticket, const Event& event, uint64_t match, void* data) = 0;
 
-  // Starts the message with an operation of the transport's own, under Kind::kWhole, and returns
-  // how many requests that took; 0 where it has none that fits. Every rank decides alike.
+  // Starts the message with a collective operation of the transport, under Kind::kWhole, and
+  // returns its number of requests; 0 if the transport has no suitable operation. Every rank must
+  // decide alike.
   virtual uint32_t carry(Ticket&) { return 0; }
 
-  // What has ended since the last call, each once. The result is valid until the next call;
-  // handling it may begin new requests.
+  // The requests that have ended since the last call. The result is valid until the next call; the
+  // caller may begin new requests while it handles the result.
   virtual const std::vector<Ended>& test() = 0;
 
-  // Throws what a code other than 0 means.
+  // Throws the error of a code other than 0.
   [[noreturn]] virtual void fail(const Ended& ended) const = 0;
 
-  // Takes back the receives of `ticket`, or of all tickets, that nothing has come for. They end
-  // too.
+  // Cancel the receives of `ticket`, or of all tickets, for which no data have come. Cancelled
+  // receives also end.
   virtual void cancel(const Ticket& ticket) = 0;
   virtual void cancel_all() = 0;
 };

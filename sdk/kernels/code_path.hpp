@@ -1,5 +1,5 @@
-// Which instruction set a kernel uses. Kernels that take a CodePath give the same bits on all of
-// them, so the choice is one of speed only.
+// The instruction set that a kernel uses. Kernels that take a CodePath give equal bits on all
+// paths, so the choice affects only speed.
 #pragma once
 
 #include <string_view>
@@ -17,8 +17,8 @@ bool code_path_supported(CodePath path) noexcept;
 // The widest path that this processor runs. [any]
 CodePath widest_code_path() noexcept;
 
-// The path called `name` ("portable", "avx2", "avx512") where it runs here, else the widest: an
-// empty or unknown name leaves the choice to the kernel. [any]
+// The path called `name` ("portable", "avx2", "avx512") if this processor runs it, else the widest
+// path. An empty or unknown name also gives the widest path. [any]
 CodePath code_path_named(std::string_view name) noexcept;
 
 // "portable", "avx2" or "avx512". [any]

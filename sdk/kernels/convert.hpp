@@ -1,5 +1,5 @@
 // Conversions between float32 and the 16-bit types: round to nearest even, overflow to infinity,
-// NaN stays NaN (quiet, upper payload bits kept). Every code path gives the same bits.
+// NaN stays NaN (quiet, upper payload bits kept). Every code path gives equal bits.
 #pragma once
 
 #include <bit>
@@ -13,8 +13,9 @@ float half_to_float(uint16_t bits) noexcept;
 uint16_t float_to_bfloat16(float value) noexcept;
 float bfloat16_to_float(uint16_t bits) noexcept;
 
-// The largest number of a type that each of `ranks` >= 1 ranks may send without their sum
-// overflowing: a share of the type's largest, its fraction cut to the bits that the type has. [any]
+// The largest number of a type that each of `ranks` >= 1 ranks may send so that their sum does not
+// overflow: the type's largest number divided by `ranks`, with its fraction cut to the bits of the
+// type. [any]
 inline float half_share(uint32_t ranks) noexcept {
   const float share = 65504.0f / static_cast<float>(ranks);
   return std::bit_cast<float>(std::bit_cast<uint32_t>(share) & ~0x1fffu);

@@ -1,5 +1,5 @@
 // The dynamic tree of Dettmers: 256 numbers in [-1, 1], dense near zero, of nearly equal relative
-// precision over seven decades. For the compressor int8 and its kernels, on the CPU and CUDA alike.
+// precision over seven decades. The compressor int8 and its kernels use it, on the CPU and on CUDA.
 #pragma once
 
 #include <bit>
@@ -8,15 +8,15 @@
 namespace penstock::kernels {
 
 inline constexpr int32_t kTreeZero = 127;      // the code of 0
-inline constexpr int32_t kTreePositive = 128;  // codes above it
+inline constexpr int32_t kTreePositive = 128;  // number of codes above it
 
 struct DynamicTree {
-  // By code, ascending. Code 127 is 0, code 255 is 1. Decade d of 7, from 10^-7..10^-6 to 0.1..1,
-  // has the middles of 2^d equal cells; codes 0 to 126 are their negatives.
+  // Indexed by code, ascending. Code 127 is 0, code 255 is 1. Decade d of 7, from 10^-7..10^-6 to
+  // 0.1..1, has the middles of 2^d equal cells; codes 0 to 126 are the negatives of these numbers.
   float values[256];
   // Levels count from zero: level l is code kTreeZero + l. A magnitude above ends[l] is nearer to
-  // level l + 1 than to l: ends[l] is the greatest float that is not above the middle between them.
-  // The last is above all magnitudes.
+  // level l + 1 than to l: ends[l] is the greatest float that is not above the middle between the
+  // two levels. The last end is above all magnitudes.
   float ends[kTreePositive + 1];
 };
 
@@ -44,7 +44,7 @@ constexpr DynamicTree make_dynamic_tree() {
   return tree;
 }
 
-// The code of a level; -1 has none of its own.
+// The code of a level. The number -1 has no code of its own.
 [[gnu::always_inline]] constexpr uint8_t tree_code(int32_t level, bool is_negative) {
   const int32_t below = kTreeZero - (level < kTreeZero ? level : kTreeZero);
   return static_cast<uint8_t>(is_negative ? below : kTreeZero + level);

@@ -1,4 +1,5 @@
-// By how much the magnitudes of an array exceed a threshold: what SIDCo fits the tail from.
+// Sums of the amounts by which the magnitudes of an array exceed a threshold. SIDCo fits the tail
+// from them.
 #pragma once
 
 #include <kernels/code_path.hpp>
@@ -9,14 +10,14 @@
 namespace penstock::kernels {
 
 struct Exceedances {
-  double sum = 0;      // of |x| - threshold, over entries above it
-  double squares = 0;  // of its square
-  uint64_t count = 0;  // entries above it
+  double sum = 0;      // of |x| - threshold, over entries above the threshold
+  double squares = 0;  // of (|x| - threshold)^2, over these entries
+  uint64_t count = 0;  // entries above the threshold
 };
 
 // x[n] is finite, threshold >= 0. One pass; element i goes to lane i mod 16, in double, and lanes
-// are joined by halving, so that every code path gives the same bits. With `fold`, whose work is x,
-// x is compensated first, in the same pass. [any]
+// are joined by halving, so that every code path gives equal bits. If there is a `fold`, its work
+// must be x; x is then compensated first, within this pass. [any]
 Exceedances exceedances(const float* x, uint64_t n, float threshold, CodePath path,
                         const Fold* fold = nullptr) noexcept;
 

@@ -1,5 +1,5 @@
-// On what a kernel runs: an instruction set, and the threads that share its work. Neither changes a
-// bit of what comes out.
+// The resources on which a kernel runs: an instruction set, and the threads that share its work.
+// Neither changes a bit of the results.
 #pragma once
 
 #include <kernels/code_path.hpp>
@@ -11,7 +11,7 @@
 
 namespace penstock::kernels {
 
-// A view of the host's workers; without them, the caller alone.
+// A view of the host's workers. If there is no table of workers, the calling thread does all work.
 class Workers {
  public:
   constexpr Workers() = default;
@@ -44,15 +44,17 @@ class Workers {
         &call);
   }
 
-  // Into how many shares for_rows cuts rows of `width` elements at most: one for each thread, and
-  // at least kFewestElements for each share, since waking a thread takes longer than that.
+  // The largest number of shares into which for_rows cuts rows of `width` elements: one for each
+  // thread, and at least kFewestElements for each share, because waking a thread takes longer than
+  // the work on fewer elements.
   uint32_t shares(uint64_t rows, uint64_t width) const noexcept {
     constexpr uint64_t kFewestElements = 1 << 16;
     const uint64_t fewest = kFewestElements / std::max<uint64_t>(width, 1) + 1;
     return static_cast<uint32_t>(std::clamp<uint64_t>(rows / fewest, 1, count()));
   }
 
-  // As above, with that many ranges of about equal length; their ends are multiples of `grain`.
+  // Like for_ranges over rows, with at most shares() ranges of about equal length; their ends are
+  // multiples of `grain`.
   template <typename Body>
   void for_rows(uint64_t rows, uint64_t width, uint64_t grain, const Body& body,
                 uint64_t most = UINT32_MAX) const noexcept {

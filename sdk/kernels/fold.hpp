@@ -1,5 +1,5 @@
-// Compensate in the published forms of a memory (memory.h), so that a selection can do it in the
-// same sweep: what is selected is looked for while it is still in the cache. All functions are
+// Compensate in the published forms of a memory (memory.h), so that a selection can compensate in
+// its own sweep: it inspects the results while they are still in the cache. All functions are
 // [any].
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace penstock::kernels {
 
-// work <- form(work, grad), with work and u from where they were before, and g = unscale * grad:
+// work <- form(work, grad). With g = unscale * grad, and the old work and u on the right:
 //   AFFINE      work = beta * work + gamma * g
 //   HEAVY_BALL  u = beta * u + g;    work = work + u
 //   NESTEROV    u = beta * (u + g);  work = work + u + g
@@ -23,7 +23,7 @@ struct Fold {
   const float* grad;
   float* work;
   float* momentum;  // u; null for AFFINE
-  // Where work and u are read, if they are not to be found where they go.
+  // The old work and u, if they do not lie in the place of the results; null: in place.
   const float* work_before = nullptr;
   const float* momentum_before = nullptr;
 
@@ -32,7 +32,7 @@ struct Fold {
     return momentum_before == nullptr ? momentum : momentum_before;
   }
 
-  // The same for what begins `first` elements further on.
+  // The fold over the elements from `first` on.
   Fold from(uint64_t first) const {
     return {form,
             beta,
@@ -46,44 +46,47 @@ struct Fold {
   }
 };
 
-// Elements to compensate before looking at them: gradient, work and momentum in the first-level
-// cache. A multiple of what any sweep handles at a time.
+// Elements that are compensated before they are inspected: their gradient, work and momentum fit in
+// the first-level cache. It is a multiple of the elements that any sweep handles at a time.
 inline constexpr uint64_t kFoldTile = 2048;
 
-// Over n elements. No code path or cut changes a bit.
+// Applies the fold to n elements. Neither the code path nor a cut into ranges changes a bit.
 void compensate(const Fold& fold, uint64_t n, CodePath path) noexcept;
 
-// So many bytes that go elsewhere are written past the caches (stream.hpp): they are not read again
-// before they have left them, and a plain store would fetch each of their lines first.
+// From this many bytes on, results that do not replace their inputs are written past the caches
+// (stream.hpp): they leave the caches before they are read again, and a plain store would fetch
+// each of their lines first.
 inline constexpr uint64_t kLeastStreamed = uint64_t{1} << 20;
 constexpr bool streams(const Fold& fold, uint64_t n) {
   return fold.work_before != nullptr && n * sizeof(float) >= kLeastStreamed;
 }
 
-// A part of a fold over `whole` elements, at most kMostFolded, for who looks at them next: they are
-// where this returns, in `room` or in work. After the last part, end_stream (stream.hpp).
+// Compensates n elements, at most kMostFolded, of a fold over `whole` elements. Returns where the
+// results lie, in `room` or in work, so that the caller can inspect them. After the last part the
+// caller must call end_stream (stream.hpp).
 inline constexpr uint64_t kMostFolded = 2 * kFoldTile;
 const float* compensate_tile(const Fold& fold, uint64_t n, uint64_t whole, CodePath path,
                              float* room) noexcept;
 
-// What compensate will leave in work[i]; changes nothing.
+// The value that compensate will write to work[i]; changes nothing.
 float compensated(const Fold& fold, uint64_t i) noexcept;
 
-// What clipping leaves of a number: times `factor`, then into [-bound, bound].
+// Clipping of a number: it is multiplied by `factor`, then limited to [-bound, bound].
 struct Clip {
   float factor = 1;
   float bound = std::numeric_limits<float>::infinity();
   constexpr float operator()(float value) const {
     return std::clamp(value * factor, -bound, bound);
   }
-  // Of an array with this norm, which is at most `most` afterwards, but for rounding. The small
-  // term is that of the usual formula, where a norm of zero divides by it.
+  // The clip of an array with this norm: afterwards the norm is at most `most`, apart from
+  // rounding. The usual formula has the small term too, so that a norm of zero does not divide by
+  // zero.
   static constexpr Clip to_norm(double norm, double most) {
     return {static_cast<float>(std::min(1.0, most / (norm + 1e-6)))};
   }
 };
 
-// As compensate, with g = clip(unscale * grad).
+// Like compensate, with g = clip(unscale * grad).
 void compensate_clipped(const Fold& fold, const Clip& clip, uint64_t n, CodePath path) noexcept;
 
 }  // namespace penstock::kernels

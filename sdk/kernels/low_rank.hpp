@@ -1,5 +1,5 @@
-// Products of a matrix with tall, thin factors, and the orthogonalisation of such factors: what
-// Power-SGD (Vogels et al., NeurIPS 2019) and its relatives are made of.
+// Products of a matrix with tall, thin factors, and the orthogonalisation of such factors.
+// Power-SGD (Vogels et al., NeurIPS 2019) and its relatives are made of these operations.
 //
 // Matrices are row-major and contiguous: m[rows x cols], the left factor p[rows x rank], the right
 // factor q[cols x rank]. The factors feed state that must have equal bits on all ranks, so every
@@ -7,8 +7,8 @@
 // lanes (column j in lane j mod 16) that are joined by halving; products over rows are summed by
 // groups of eight rows, pairwise inside a group. No code path, thread or alignment changes a bit.
 //
-// Nothing here allocates. All functions are [any]; `scratch` is the caller's and its contents are
-// undefined afterwards.
+// No function allocates. All functions are [any]; `scratch` belongs to the caller and its contents
+// are undefined afterwards.
 #pragma once
 
 #include <kernels/execution.hpp>
@@ -27,8 +27,9 @@ struct Shape {
 // Floats of scratch, aligned to 64 bytes, that any function below needs for this shape.
 uint64_t scratch_floats(const Shape& shape) noexcept;
 
-// The next three with a `fold`, whose work is m: m is compensated first (fold.hpp), block by block
-// of its rows, so that it is read from memory once. The bits are those of compensate before it.
+// The next three functions take a `fold`, whose work must be m: they compensate m first (fold.hpp),
+// one block of rows after the other, so that m is read from memory once. The results have the bits
+// of a separate compensate before the product.
 
 // p = m q.
 void multiply(const Shape& shape, const float* m, const float* q, float* p, float* scratch,
@@ -42,7 +43,7 @@ void multiply_and_take_out(const Shape& shape, float* m, const float* q, float* 
 void multiply_transposed(const Shape& shape, const float* m, const float* p, float* q,
                          float* scratch, const Execution& on, const Fold* fold = nullptr) noexcept;
 
-// m -= p q^T. What is subtracted has the bits that expand(..., scale 1) gives.
+// m -= p q^T. The subtracted numbers have the bits that expand(..., scale 1) gives.
 void take_out(const Shape& shape, float* m, const float* p, const float* q, float* scratch,
               const Execution& on) noexcept;
 
@@ -53,14 +54,14 @@ void expand(const Shape& shape, const float* p, const float* q, float scale, flo
 // Floats of scratch, aligned to 64 bytes, for orthogonalise(p[rows x rank]).
 uint64_t orthogonalise_scratch_floats(uint64_t rows, uint64_t rank) noexcept;
 
-// Replaces the columns of p[rows x rank] by orthonormal ones whose leading k span what the leading
-// k spanned, as Gram-Schmidt with positive lengths would. Lengths differ from 1 and products of two
-// columns from 0 by at most 1e-5, whatever the condition of the input.
+// Replaces the columns of p[rows x rank] by orthonormal columns. For every k the first k columns
+// keep their span, as in Gram-Schmidt with positive lengths. Lengths differ from 1 and products of
+// two columns from 0 by at most 1e-5, for any condition of the input.
 //
-// A column becomes zero where it holds a number that is not finite, or where projecting out the
-// earlier ones leaves less than 1e-7 of it or of the longest column: nothing but rounding is left
-// of it then. Finite input of any magnitude, subnormal or near the largest float, gives finite
-// output. Returns the number of zero columns.
+// A column becomes zero if it holds a number that is not finite, or if projecting out the earlier
+// columns leaves less than 1e-7 of it or of the longest column: the rest is then only rounding.
+// Finite input of any magnitude, subnormal or near the largest float, gives finite output. Returns
+// the number of zero columns.
 uint64_t orthogonalise(float* p, uint64_t rows, uint64_t rank, float* scratch,
                        CodePath path) noexcept;
 

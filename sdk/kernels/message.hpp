@@ -1,5 +1,5 @@
-// What transports share: the names of patterns for error messages, and the checks of a message that
-// need no peer.
+// Functions that transports share: the names of patterns for error messages, and the checks of a
+// message that need no peer.
 #pragma once
 
 #include <kernels/reduce.hpp>
@@ -35,7 +35,7 @@ inline const char* pattern_name(uint32_t pattern) {
   }
 }
 
-// All patterns a transport carries.
+// All patterns that a transport carries.
 inline uint64_t transport_patterns() {
   uint64_t mask = 0;
   for (uint32_t pattern = PENSTOCK_ALL_REDUCE; pattern <= PENSTOCK_BARRIER; ++pattern)
@@ -43,8 +43,8 @@ inline uint64_t transport_patterns() {
   return mask;
 }
 
-// The id that the core gives to a message of a step: step, bucket and place in the bucket. Those of
-// named operations are their sequence numbers.
+// The id that the core gives to a message of a step: step, bucket and place in the bucket. The id
+// of a named operation is its sequence number.
 constexpr uint64_t kStepMessage = uint64_t(1) << 63;
 constexpr uint64_t step_message_id(uint64_t step, uint64_t bucket, uint64_t order) {
   return kStepMessage | (step << 24 & ~kStepMessage) | (bucket & 0xFFFF) << 8 | (order & 0xFF);
@@ -81,7 +81,7 @@ inline uint64_t sum_of(const uint64_t* counts, uint32_t size) {
 
 constexpr uint64_t kTagLimit = uint64_t(1) << 20;
 
-// Everything about a message that this rank alone can know to be wrong. Throws INVALID_ARGUMENT, or
+// Checks everything about a message that a rank can check alone. Throws INVALID_ARGUMENT, or
 // UNIMPLEMENTED for a pattern, reduction or dtype that transports do not know.
 inline void check_message(const penstock_message& message, uint32_t size) {
   const auto wrong = [&](const auto&... parts) {
@@ -122,8 +122,9 @@ inline void check_message(const penstock_message& message, uint32_t size) {
                 message.count);
 }
 
-// What a message costs when every rank sends straight to every other, as penstock_collective.volume
-// wants it. `bytes` lie at `send` of one rank. A level's share is that of the peers it reaches.
+// The volume of a message when every rank sends directly to every other rank, in the form of
+// penstock_collective.volume. `bytes` is the size of `send` on one rank. Each level counts the
+// bytes of the peers that it reaches.
 inline void direct_volume(uint32_t pattern, uint32_t hosts, uint32_t ranks_per_host, uint64_t bytes,
                           penstock_volume& within, penstock_volume& between) {
   const double size = static_cast<double>(hosts) * ranks_per_host;

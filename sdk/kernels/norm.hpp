@@ -1,6 +1,6 @@
 // Sums over an array with one fixed reduction tree: element i goes to lane i mod 16, lanes are
-// joined by halving. Every code path and alignment gives the same bits, so a result may steer all
-// ranks.
+// joined by halving. Every code path and alignment gives equal bits, so all ranks may base
+// decisions on a result.
 #pragma once
 
 #include <kernels/code_path.hpp>

@@ -1,5 +1,5 @@
-// Marks a function that the CPU and kernels of CUDA call alike but that is no constant expression:
-// one that calls a logarithm, say. What is constexpr needs no mark.
+// Marks a function that both the CPU and CUDA kernels call but that cannot be constexpr, for
+// example because it calls a logarithm. A constexpr function needs no mark.
 #pragma once
 
 #if defined(__CUDACC__)

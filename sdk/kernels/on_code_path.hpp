@@ -10,7 +10,8 @@
 
 #include <kernels/code_path.hpp>
 
-// Behind the parameters of the loop: it becomes part of each path's function.
+// This goes behind the parameters of the loop, so that the loop is inlined into each path's
+// function.
 #define PENSTOCK_LOOP __attribute__((always_inline))
 
 namespace penstock::kernels {
@@ -26,7 +27,7 @@ template <typename Loop>
 }
 #endif
 
-// [any] What `loop` returns, on this path.
+// [any] Runs `loop` on this path and returns its result.
 template <typename Loop>
 auto on_code_path(CodePath path, Loop loop) {
 #if defined(__x86_64__)

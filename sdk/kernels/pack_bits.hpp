@@ -1,8 +1,8 @@
 // Codes of 1 to 8 bits packed without gaps into 64-bit words.
 //
 // Code i of width b is bits i*b to i*b + b - 1 of the sequence of words, counted from the lowest
-// bit of word 0: 64 codes fill exactly b words, so ranges that start at a multiple of 64 codes pack
-// on their own. Bits behind the last code are zero when packed and ignored when unpacked.
+// bit of word 0: 64 codes fill exactly b words, so ranges that start at a multiple of 64 codes can
+// be packed separately. Bits behind the last code are zero when packed and ignored when unpacked.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Standard normal numbers as a function of (seed, gradient, stream, element): no state, the same
+// Standard normal numbers as a function of (seed, gradient, stream, element): no state, and equal
 // bits on every rank, machine and code path.
 #pragma once
 
@@ -14,13 +14,13 @@ constexpr uint64_t splitmix64(uint64_t z) noexcept {
   return z ^ (z >> 31);
 }
 
-// Streams of one gradient. Those from kStreamsPerStep on are for numbers that differ from step to
+// Streams of one gradient. Streams from kStreamsPerStep on are for numbers that differ from step to
 // step: see stream_of_step.
 enum RandomStream : uint64_t {
   kStreamRightFactor = 1,
   kStreamLeftFactor = 2,
   kStreamSampling = 3,   // starts of samples
-  kStreamRounding = 4,   // stochastic rounding of what is sent
+  kStreamRounding = 4,   // stochastic rounding of payloads
   kStreamSelection = 5,  // positions that are chosen at random
   kStreamHashing = 6     // hash functions
 };
@@ -36,7 +36,8 @@ constexpr uint64_t stream_of_step(uint64_t stream, uint64_t index) noexcept {
 //   bits = splitmix64(base + element * 0x9E3779B97F4A7C15)
 //   u1, u2 = (upper 32 bits + 0.5) / 2^32, (lower 32 bits + 0.5) / 2^32
 //   out = float(sqrt(-2 ln u1) cos(2 pi u2)), in double (Box and Muller, 1958)
-// The logarithm and the cosine are our own: those of the C library differ between processors. [any]
+// The logarithm and the cosine are our own, because the C library's functions differ between
+// processors. [any]
 void random_normal(uint64_t seed, uint64_t gradient, uint64_t stream, uint64_t first,
                    uint64_t count, float* out) noexcept;
 

@@ -1,19 +1,19 @@
 // Uniform random words as a function of (seed, gradient, stream, rank, element): no state, so the
-// same bits however the elements are cut into calls, and on every machine and code path.
+// bits do not depend on the cut of the elements into calls, the machine or the code path.
 //
-// A key is made once per call from everything but the element. Element e then gets
+// A key is made once per call from all arguments except the element. Element e then gets
 //   k    = splitmix64(key + (e >> 32) * 0x9E3779B97F4A7C15)
 //   x    = (e mod 2^32) + (k mod 2^32)             everything from here on modulo 2^32
 //   x    = (x ^ (x >> 16)) * 0x7FEB352D
 //   x    = x ^ (k >> 32)
 //   x    = (x ^ (x >> 15)) * 0x846CA68B
 //   word = x ^ (x >> 16)
-// which is a counter put through a keyed permutation: the mixing steps are those that Wellons
-// ("Prospecting for Hash Functions", 2018) found best of their kind, half of the key comes before
-// and half between them. Two 32-bit products per element: a tenth of the work of Philox (Salmon et
-// al., SC 2011), and no table as AES would need. Not for cryptography.
+// which is a counter put through a keyed permutation. Wellons ("Prospecting for Hash Functions",
+// 2018) found these mixing steps to be the best of their kind; half of the key is used before and
+// half between the steps. It takes two 32-bit products per element: a tenth of the work of Philox
+// (Salmon et al., SC 2011), and no table as AES would need. It is not for cryptography.
 //
-// Three ways to it, fastest first:
+// Three ways to get the words, fastest first:
 //  - in a kernel: random_block once per 2^32 elements, then random_word on plain integers in a loop
 //    that the compiler turns into vectors, or on a vector type of the compiler's;
 //  - random_words for a range;
@@ -27,8 +27,8 @@
 
 namespace penstock::kernels {
 
-// Whose numbers. `stream` is a RandomStream, or stream_of_step of one for numbers that differ from
-// step to step; `rank` is 0 where all ranks must draw the same.
+// The source of random numbers. `stream` is a RandomStream, or its stream_of_step for numbers that
+// differ from step to step; `rank` is 0 if all ranks must draw equal numbers.
 struct RandomSource {
   uint64_t seed;
   uint64_t gradient;
@@ -49,21 +49,22 @@ constexpr RandomKey random_key(const RandomSource& source) noexcept {
   return {splitmix64(base + source.rank * kGolden)};
 }
 
-// The two halves of k: the same for all elements with equal upper 32 bits.
+// The two halves of k: equal for all elements with equal upper 32 bits.
 struct RandomBlock {
   uint32_t first;
   uint32_t second;
 };
 
-// The block that `element` is in; its words are those of the lower 32 bits of its elements. [any]
+// The block that contains `element`; within it, random_word takes the lower 32 bits of an element.
+// [any]
 constexpr RandomBlock random_block(RandomKey key, uint64_t element) noexcept {
   const uint64_t k = splitmix64(key.value + (element >> 32) * 0x9E3779B97F4A7C15u);
   return {static_cast<uint32_t>(k), static_cast<uint32_t>(k >> 32)};
 }
 
 // The words of elements of a block, given by their lower 32 bits. Words is uint32_t or a vector of
-// them (__attribute__((vector_size(64))) and the like). All 32 bits are good; where fewer will do,
-// take the upper ones. [any]
+// uint32_t (such as __attribute__((vector_size(64)))). All 32 bits are good; if fewer are enough,
+// take the upper bits. [any]
 template <typename Words>
 [[gnu::always_inline]] constexpr Words random_word(RandomBlock block, Words element) noexcept {
   Words x = element + block.first;

@@ -1,6 +1,6 @@
-// A threshold that serves several steps: what ADTopk remembers of a gradient's last exact
-// selection, and what it learns from the next one. Constant expressions, for the CPU and CUDA
-// alike.
+// A threshold that serves several steps: ADTopk remembers it from a gradient's last exact
+// selection, and adapts it after the next exact selection. All functions are constexpr, for the CPU
+// and for CUDA.
 #pragma once
 
 #include <algorithm>
@@ -8,13 +8,13 @@
 
 namespace penstock::kernels {
 
-// Kept as five floats.
+// It is stored as five floats.
 struct ReusedThreshold {
   float threshold;  // the smallest magnitude that was selected
-  float tolerance;  // changes of the threshold are judged by it
+  float tolerance;  // a change above it shortens the interval
   float interval;   // steps for which a threshold serves; 0: none was found yet
-  float age;        // steps since it was found
-  float settled;    // 1 where the last change was below the tolerance
+  float age;        // steps since the threshold was found
+  float settled;    // 1 if the last change was below the tolerance
 
   static constexpr uint64_t kFloats = 5;
   static constexpr ReusedThreshold load(const float* state) {
@@ -25,11 +25,11 @@ struct ReusedThreshold {
     for (uint64_t i = 0; i < kFloats; ++i) state[i] = fields[i];
   }
 
-  // Whether it is to be tried in this step.
+  // Whether to try the threshold in this step.
   constexpr bool serves(bool warms_up) const { return !is_first(warms_up) && age < interval; }
 
-  // An exact selection took the place of what does not serve, or served badly, in which case it
-  // says nothing about the interval. `smallest` is the least magnitude of it.
+  // Takes the result of an exact selection, which ran because the threshold did not serve or served
+  // badly; in the second case the interval stays. `smallest` is the least selected magnitude.
   constexpr void learn(float smallest, bool warms_up, float first_interval) {
     if (is_first(warms_up))
       interval = first_interval;
@@ -42,7 +42,7 @@ struct ReusedThreshold {
 
  private:
   constexpr bool is_first(bool warms_up) const { return warms_up || interval == 0; }
-  // One that has hardly moved serves longer, one that jumped less long.
+  // A threshold that hardly moved serves longer; a threshold that jumped serves for fewer steps.
   constexpr void adapt(float smallest) {
     constexpr float kShortest = 5;
     const float change = threshold < smallest ? smallest - threshold : threshold - smallest;

@@ -1,15 +1,15 @@
-// Moving single entries by index: the other half of sparse payloads. All functions are [any].
+// Moves single entries by index, as sparse payloads need it. All functions are [any].
 //
-// Indices of peers are input. The functions that take them look at every index before they change
-// anything, and return how many entries lie before the first index that is out of range: `count`
-// when all are good, and only then something was done.
+// Indices from peers are not trusted. The functions check every index before they change anything,
+// and return how many entries lie before the first index that is out of range. If all indices are
+// good, the result is `count`; otherwise nothing was changed.
 #pragma once
 
 #include <cstdint>
 
 namespace penstock::kernels {
 
-// How many of indices[count] come before the first that is not below n.
+// The number of indices before the first index that is not below n; `count` if there is none.
 uint64_t indices_in_range(const uint32_t* indices, uint64_t count, uint64_t n) noexcept;
 
 // out[indices[j]] += values[j]; an index that occurs twice adds twice.

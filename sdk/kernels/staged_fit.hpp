@@ -1,15 +1,16 @@
-// SIDCo's fit, a threshold from a law in stages that each fit what exceeds the threshold of the one
-// before, as far as it is arithmetic between looks at the data:
+// The fit of SIDCo: a threshold from a law, in stages. Each stage fits the entries that exceed the
+// threshold of the previous stage. This file has the arithmetic between passes over the data,
+// called looks:
 //
 //   StagedFit fit;
 //   fit.begin(rule, n, k, unit, learned);
-//   while (fit.looks()) fit.take(rule, sample of what exceeds fit.look());
+//   while (fit.looks()) fit.take(rule, sample of the entries above fit.look());
 //   ... select with corrected(fit.threshold(), learned[StagedRule::kCorrection]) ...
 //   fit.learn(rule, right, learned);
 //
-// The CPU looks in between; on a device as many looks are queued as a fit may take, and those that
-// it does not take read nothing (cuda/steering.hpp). Numbers that a gradient learns are in units of
-// the true gradient. All functions are [any].
+// The CPU runs each look when the fit asks for it. On a device, as many looks are queued as a fit
+// may take, and the looks that the fit does not take read nothing (cuda/steering.hpp). Numbers that
+// a gradient learns are in units of the true gradient. All functions are [any].
 #pragma once
 
 #include <kernels/tail_fit.hpp>
@@ -17,24 +18,25 @@
 namespace penstock::kernels {
 
 struct StagedRule {
-  // What a gradient has learned, one float each, 0 at first.
+  // The numbers that a gradient has learned, one float each, 0 at first.
   enum Number : uint64_t {
-    kCorrection,  // the right threshold over the fitted one
-    kStages,      // where they are adapted; 0: not yet
-    kRatioSum,    // of estimated counts over wanted ones, since the last change
+    kCorrection,  // the right threshold / the fitted threshold
+    kStages,      // number of stages, if adapted; 0: not yet
+    kRatioSum,    // of estimated count / wanted count, since the last adaptation
     kRatios,
-    kOrigin,  // of the last stage; 0: not yet
+    kOrigin,  // origin of the last stage; 0: not yet
     kLearned
   };
 
   TailLaw law = TailLaw::kExponential;
-  uint32_t stages = 0;       // 0: adapted,
-  uint32_t most_stages = 1;  // up to so many
-  double density = 1;        // share that the last stage lets pass
-  double first_ratio = 1;    // and the first of several
+  uint32_t stages = 0;       // 0: the number of stages is adapted
+  uint32_t most_stages = 1;  // upper bound of an adapted number
+  double density = 1;        // share of entries that the last stage lets pass
+  double first_ratio = 1;    // and the first stage, if there are several
 
   constexpr bool wants_logs() const { return law == TailLaw::kGammaPareto; }
-  // Looks that a fit takes at most: one over a remembered origin, and those of all stages.
+  // The largest number of looks that a fit takes: one over a remembered origin, and one for each
+  // stage.
   constexpr uint32_t most_looks() const {
     const uint32_t most = stages > 0 ? stages : most_stages;
     return most == 1 ? 1 : most + 1;
@@ -49,8 +51,8 @@ struct StagedRule {
 
 class StagedFit {
  public:
-  // Of x[n], n at least 1, whose k largest entries are wanted; `unit` is that of x over the true
-  // gradient's.
+  // Begins the fit for x[n], n at least 1, whose k largest entries are wanted; `unit` is the unit
+  // of x divided by the true gradient's unit.
   PENSTOCK_ON_BOTH void begin(const StagedRule& rule, uint64_t n, uint64_t k, double unit,
                               const float* learned) {
     *this = {};
@@ -65,12 +67,14 @@ class StagedFit {
   }
 
   PENSTOCK_ON_BOTH bool looks() const { return look_ >= 0; }
-  // What exceeds this is to be looked at.
+  // The next look samples the entries above this threshold.
   PENSTOCK_ON_BOTH float look() const { return look_; }
-  // Whether that is all entries that are not zero; with their logarithms where the law wants them.
+  // Whether the next look samples all entries that are not zero, with their logarithms if the law
+  // wants them.
   PENSTOCK_ON_BOTH bool looks_at_all() const { return stage_ == 1; }
 
-  // Each stage aims at its share of all entries from those that are really left.
+  // Takes the sample of a look. Each stage aims at its share of all entries, starting from the
+  // entries that the previous stage really let pass.
   PENSTOCK_ON_BOTH void take(const StagedRule& rule, const TailSample& found) {
     if (stage_ == kRemembered) {
       const double expected = wanted(rule, stages_ - 1);
@@ -88,10 +92,10 @@ class StagedFit {
     look_over(stage_ + 1, origin_ + excess_for(rule.law, above_, wanted(rule, stage_)));
   }
 
-  // By the law alone, when it looks no more; 0 where there is nothing to fit.
+  // The threshold that the law alone gives, once looks() is false; 0 if there is nothing to fit.
   PENSTOCK_ON_BOTH double threshold() const { return threshold_; }
 
-  // `right` is the threshold that would have been right, 0 where nothing went.
+  // Updates `learned`. `right` is the threshold that would have been right, 0 if no entry was sent.
   PENSTOCK_ON_BOTH void learn(const StagedRule& rule, float right, float* learned) const {
     if (stages_ > 1) learned[StagedRule::kOrigin] = remembered_origin_;
     if (!learn_correction(threshold_, right, learned[StagedRule::kCorrection])) return;
@@ -110,7 +114,7 @@ class StagedFit {
     look_ = static_cast<float>(origin);
   }
 
-  // Entries that a stage, from 1, lets pass.
+  // The number of entries that a stage should let pass; stages count from 1.
   PENSTOCK_ON_BOTH double wanted(const StagedRule& rule, uint32_t stage) const {
     if (stage == stages_) return k_;
     const double step = static_cast<double>(stage - 1) / static_cast<double>(stages_ - 1);
@@ -121,7 +125,7 @@ class StagedFit {
     look_ = kNoLook;
     threshold_ = origin_ + excess_for(rule.law, above_, wanted(rule, stages_));
     if (stages_ == 1) return;
-    // The same fit says where the expected number will exceed next time.
+    // This fit also gives the origin that the expected number of entries will exceed next time.
     const double expected = wanted(rule, stages_ - 1);
     double following = origin_;
     if (above_.count > expected) following += excess_for(rule.law, above_, expected);
@@ -130,9 +134,9 @@ class StagedFit {
     remembered_origin_ = static_cast<float>(following / unit_);
   }
 
-  // Where the fitted threshold lets too many pass, one stage less, and one more where too few: as
-  // published, but for this gradient alone. How many it would have let pass follows from the mean
-  // excess.
+  // Uses one stage less if the fitted threshold lets too many entries pass, and one more if it lets
+  // too few pass: as published, but for each gradient separately. The mean excess gives the number
+  // of entries that it would have let pass.
   PENSTOCK_ON_BOTH void adapt_stages(const StagedRule& rule, double right, float* learned) const {
     float& sum = learned[StagedRule::kRatioSum];
     float& ratios = learned[StagedRule::kRatios];
@@ -154,9 +158,9 @@ class StagedFit {
   double k_ = 0;
   double unit_ = 1;
   uint32_t stages_ = 0;
-  uint32_t stage_ = 0;  // that will fit what the next look finds
-  TailSample above_;    // what exceeds origin_
-  double origin_ = 0;   // of the stage before that
+  uint32_t stage_ = 0;  // the stage that fits the next look's sample
+  TailSample above_;    // the sample above origin_
+  double origin_ = 0;   // of the stage that fitted above_
   double next_origin_ = 0;
   double threshold_ = 0;
   float remembered_origin_ = 0;

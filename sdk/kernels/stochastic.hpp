@@ -1,7 +1,7 @@
-// Stochastic rounding: numbers are replaced by one of their two neighbours on a grid, by chance, so
-// that the expectation is the number itself. Chance is a function of (key, element), so any cut of
-// a gradient gives the same bits, and so does every code path. Zeros stay zeros on all grids.
-// All functions are [any]; `take_out` subtracts from values[i] exactly what was chosen for it.
+// Stochastic rounding: each number is replaced by one of its two neighbours on a grid, at random,
+// so that the expectation is the number itself. The random word is a function of (key, element), so
+// neither a cut of a gradient nor the code path changes a bit. Zeros stay zeros on all grids. All
+// functions are [any]; `take_out` subtracts from values[i] exactly its rounded value.
 #pragma once
 
 #include <kernels/random_uniform.hpp>
@@ -10,8 +10,8 @@
 
 namespace penstock::kernels {
 
-// What the scale of a grid is made from; sums in double, element i in lane i mod 16, lanes joined
-// by halving.
+// The numbers from which the scale of a grid is made. Sums are in double: element i goes to lane i
+// mod 16, and lanes are joined by halving.
 struct Moments {
   double sum;
   double sum_of_squares;
@@ -19,7 +19,7 @@ struct Moments {
 };
 Moments moments(const float* values, uint64_t numel, CodePath path) noexcept;
 
-// Largest magnitude; 0 for none.
+// The largest magnitude; 0 if there are no elements.
 float largest_magnitude(const float* values, uint64_t numel, CodePath path) noexcept;
 
 // ---- Equal steps: QSGD ----
@@ -31,8 +31,8 @@ float grid_step(double reach, uint32_t levels) noexcept;
 
 // codes[i] = level of values[i], in two's complement of 8 bits:
 //   fixed = int(min(|x| / step, levels) * 2^16 + 1/2),   level = (fixed + word >> 16) >> 16
-// with the sign of x, where `word` is that of element first + i; so the expectation of level * step
-// is x to 2^-17 of a step wherever |x| <= levels * step. `levels` is at most 127.
+// with the sign of x, where `word` is the random word of element first + i. So the expectation of
+// level * step is x, to 2^-17 of a step, if |x| <= levels * step. `levels` is at most 127.
 struct Grid {
   float step;
   uint32_t levels;
@@ -55,15 +55,16 @@ void round_to_signs(float* values, uint64_t numel, float scale, RandomKey key, u
 
 // ---- Powers of two: natural compression ----
 
-// Exponents are those of the bits of a float: 1 to 254 for 2^-126 to 2^127. A code holds the sign
-// in bit 7 and in the others exponent - base, or 0 for zero.
+// Exponents are the exponent bits of a float: 1 to 254 for 2^-126 to 2^127. A code holds the sign
+// in bit 7 and exponent - base in the other bits, or 0 for zero.
 inline constexpr uint32_t kPowerCodes = 127;
 
-// The base that leaves room for all that numbers up to `largest` may be rounded to.
+// The base that leaves room for every power to which a number up to `largest` may be rounded.
 uint32_t power_base(float largest) noexcept;
 
 // |x| = 2^e (1 + m) becomes 2^(e+1) with probability m, else 2^e; a number below 2^-126 becomes
-// 2^-126 or 0. What is rounded to an exponent up to `base` becomes 0, and 2^127 is not exceeded.
+// 2^-126 or 0. A number that is rounded to an exponent up to `base` becomes 0, and 2^127 is not
+// exceeded.
 //   exponent = (bits of |x| + word >> 9) >> 23
 void round_to_powers(float* values, uint64_t numel, uint32_t base, RandomKey key, uint64_t first,
                      bool take_out, uint8_t* codes, CodePath path) noexcept;

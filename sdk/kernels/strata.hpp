@@ -1,7 +1,7 @@
-// k of n positions that whoever has the key draws alike. The n entries, seen as a ring that starts
-// at a random place, are cut into k strata, the first n mod k of them longer by one entry; each
-// stratum gives one position. Over the starts every entry is chosen with probability k / n,
-// exactly.
+// k of n positions that every rank with the key draws equally. The n entries form a ring that
+// starts at a random place. The ring is cut into k strata, of which the first n mod k are longer by
+// one entry; each stratum gives one position. Over all starts every entry is chosen with
+// probability k / n, exactly.
 #pragma once
 
 #include <kernels/random_uniform.hpp>
@@ -19,7 +19,7 @@ class Strata {
   constexpr uint64_t n() const { return n_; }
   constexpr uint64_t k() const { return k_; }
 
-  // What draw `draw` < k gives; `word` is its own.
+  // The position that draw `draw` < k gives; `word` is the random word of this draw.
   [[gnu::always_inline]] constexpr uint32_t position(uint64_t draw, uint32_t word) const {
     const uint64_t begins = draw * stratum_ + (draw < longer_ ? draw : longer_);
     const uint64_t size = stratum_ + (draw < longer_ ? 1 : 0);
@@ -28,7 +28,7 @@ class Strata {
   }
 
  private:
-  // A number below `size`, each equally likely but for 2^-32 of size.
+  // A number below `size`; all are equally likely, apart from 2^-32 of size.
   static constexpr uint64_t share(uint32_t word, uint64_t size) { return word * size >> 32; }
 
   uint64_t n_;

@@ -1,6 +1,6 @@
-// Laws fitted to magnitudes, and the correction of a fit by what its threshold let pass: what
-// methods with a fitted threshold compute between two passes over the data, on the CPU and on a
-// device. All functions are [any].
+// Laws fitted to magnitudes, and the correction of a fit by the number of entries that its
+// threshold let pass. Methods with a fitted threshold compute this between two passes over the
+// data, on the CPU and on a device. All functions are [any].
 #pragma once
 
 #include <kernels/exceedances.hpp>
@@ -9,11 +9,11 @@
 
 namespace penstock::kernels {
 
-// kGammaPareto: a gamma law of a sample that has logarithms, else the generalised Pareto law.
+// kGammaPareto: a gamma law if the sample has logarithms, else the generalised Pareto law.
 enum class TailLaw : uint32_t { kExponential, kPareto, kGammaPareto, kGaussian };
 
-// Magnitudes above an origin: of how many, and their moments. `mean_log` is of ln of the excess,
-// for a gamma law.
+// A sample of the magnitudes above an origin: its size, and the moments of the excess over the
+// origin. `mean_log` is the mean of ln(excess), for a gamma law.
 struct TailSample {
   double count = 0;
   double mean = 0;
@@ -31,7 +31,7 @@ PENSTOCK_ON_BOTH inline TailSample sample_of(uint64_t n, double sum, double squa
 PENSTOCK_ON_BOTH inline TailSample sample_of(const Exceedances& facts) {
   return sample_of(facts.count, facts.sum, facts.squares);
 }
-// Of all entries that are not zero.
+// The sample of all entries that are not zero.
 PENSTOCK_ON_BOTH inline TailSample sample_of(const Statistics& facts, bool has_logs) {
   TailSample sample = sample_of(facts.nonzero, facts.sum_of_magnitudes, facts.sum_of_squares);
   if (!has_logs || facts.nonzero == 0) return sample;
@@ -41,7 +41,7 @@ PENSTOCK_ON_BOTH inline TailSample sample_of(const Statistics& facts, bool has_l
 }
 
 // The excess over the origin that `wanted` of the sample's entries reach, if they follow the law; 0
-// where that is all of them, or where there are none.
+// if all entries are wanted, or if the sample is empty.
 PENSTOCK_ON_BOTH inline double excess_for(TailLaw law, const TailSample& sample, double wanted) {
   const double share = wanted / sample.count;
   if (!(share < 1) || !(sample.mean > 0)) return 0;
@@ -60,12 +60,12 @@ PENSTOCK_ON_BOTH inline double excess_for(TailLaw law, const TailSample& sample,
   return pareto_tail_quantile(sample.mean, sample.variance, share);
 }
 
-// A fitted threshold times `correction`, the right one over the fitted one of an earlier step; 0:
-// not known.
+// A fitted threshold times `correction`, which is the right threshold / the fitted threshold of an
+// earlier step; a correction of 0 is not known and changes nothing.
 PENSTOCK_ON_BOTH inline float corrected(double fitted, float correction) {
   return static_cast<float>(fitted * (correction > 0 ? correction : 1));
 }
-// Sets it. False where there is nothing to learn from.
+// Sets `correction`. Returns false if there is nothing to learn from.
 PENSTOCK_ON_BOTH inline bool learn_correction(double fitted, float right, float& correction) {
   if (!(fitted > 0) || !(right > 0)) return false;
   correction = static_cast<float>(right / fitted);

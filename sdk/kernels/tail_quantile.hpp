@@ -1,6 +1,7 @@
-// Quantiles of tails: which magnitude a share of the entries exceeds, if they follow a known law.
-// For thresholds that one rank chooses for itself: the last bits depend on the C library, and on a
-// device on CUDA's, so nothing here may steer replicated state. All functions are [any].
+// Quantiles of tails: the magnitude that a given share of the entries exceeds, if they follow a
+// known law. They serve thresholds that a rank chooses for itself. The last bits depend on the C
+// library (on a device, on CUDA's library), so no replicated state may depend on these functions.
+// All functions are [any].
 #pragma once
 
 #include <kernels/on_both.hpp>
@@ -25,10 +26,10 @@ PENSTOCK_ON_BOTH inline double exponential_tail_quantile(double mean, double sha
   return -mean * std::log(share);
 }
 
-// The same for the generalised Pareto law of this mean and variance; the exponential one where its
-// shape is too near to zero to divide by.
+// x with P(X > x) = share for the generalised Pareto law of this mean and variance. If its shape is
+// too near to zero to divide by, the exponential law is used.
 PENSTOCK_ON_BOTH inline double pareto_tail_quantile(double mean, double variance, double share) {
-  if (!(variance > 1e-12 * mean * mean)) return mean;  // all are equal
+  if (!(variance > 1e-12 * mean * mean)) return mean;  // all magnitudes are equal
   const double ratio = mean * mean / variance;
   const double shape = (ratio - 1) / 2;
   const double scale = mean * (ratio + 1) / 2;
@@ -36,8 +37,8 @@ PENSTOCK_ON_BOTH inline double pareto_tail_quantile(double mean, double variance
   return scale * -std::expm1(shape * std::log(share)) / shape;
 }
 
-// ln Gamma(a), a > 0: Stirling's series, moved up by the recurrence to where it is exact. The C
-// library's function writes to a global.
+// ln Gamma(a), a > 0: Stirling's series, after the recurrence has raised a until the series is
+// exact. The C library's function is not used because it writes to a global.
 PENSTOCK_ON_BOTH inline double log_gamma(double a) {
   double shift = 0;
   for (; a < 10; a += 1) shift += std::log(a);

@@ -1,5 +1,5 @@
-// Two bits for an element: whether it reaches a threshold, or its negative. For the compressor tbq
-// and its kernels, on the CPU and CUDA alike.
+// Two bits for an element: whether it reaches a threshold, or its negative. The compressor tbq and
+// its kernels use them, on the CPU and on CUDA.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ enum ThresholdCode : uint8_t {
                               (x <= -threshold ? kMinusThreshold : kBelowThreshold));
 }
 
-// How often the code stands for the threshold: once, not at all, or once with the other sign.
+// The factor of the threshold in the value of a code: 1, 0 or -1.
 [[gnu::always_inline]] constexpr float threshold_times(uint32_t code) {
   const auto bits = static_cast<int32_t>(code);
   return static_cast<float>((bits & kPlusThreshold) - (bits >> 1));

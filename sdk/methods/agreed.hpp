@@ -1,5 +1,5 @@
-// What a plugin's kernels run on: what all ranks have agreed on and the host hands out, and the
-// scratch of a call. Not a plugin: each one compiles it into itself.
+// Where a plugin's kernels run: the instruction set on which all ranks have agreed, the workers
+// that the host provides, and the scratch of a call. Each plugin compiles its own copy.
 #pragma once
 
 #include <kernels/execution.hpp>
@@ -16,12 +16,13 @@ inline kernels::CodePath agreed_code_path(std::string_view family) {
   return family == "select" ? kernels::select_code_path(name) : kernels::code_path_named(name);
 }
 
-// [any, as above] The same with the host's workers, for kernels that share their work.
+// [any, in a plugin's constructor at the earliest] The instruction set and the host's workers, for
+// kernels that divide their work.
 inline kernels::Execution agreed_execution(std::string_view family) {
   return {agreed_code_path(family), kernels::Workers(workers())};
 }
 
-// [any] `bytes` of scratch and what makes them whole cache lines: what follows is aligned again.
+// [any] `bytes` of scratch rounded up to whole cache lines, so that the bytes behind are aligned.
 constexpr uint64_t whole_lines(uint64_t bytes) {
   return (bytes + 63) / 64 * 64;
 }

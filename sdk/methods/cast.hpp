@@ -1,4 +1,4 @@
-// Methods that send every element as a float of 16 bits: casts, which are summed on the way.
+// Casts: methods that send every element as a 16-bit float; the transport sums their payloads.
 #pragma once
 
 #include <kernels/narrow_values.hpp>
@@ -13,9 +13,9 @@
 
 namespace penstock::sdk {
 
-// Compressors that send each value as a 16-bit float and sum ranks on the way: one method for every
-// such format, given by its type, the largest number that so many ranks may send, and its
-// conversions (convert.hpp). With kernels linked (device/) it also works on a device.
+// A compressor that sends each value as a 16-bit float, in one round with combine rule sum. Its
+// format is given by a dtype, the largest number that each of so many ranks may send, and the
+// conversions (convert.hpp). If the device kernels are linked (device/), it also works on a device.
 template <uint32_t kDtype, auto kShare, auto kNarrow, auto kWiden>
 class HalfCast {
  public:
@@ -121,8 +121,8 @@ class HalfCast {
     }
   }
 
-  // work -= bits = rounded work. What exceeds `limit` stays in work too: then neither a value nor
-  // the sum over ranks overflows, and nothing is lost to an infinity.
+  // work -= bits = rounded work. The part of a value that exceeds `limit` stays in work too: then
+  // neither a value nor the sum over ranks overflows, and nothing is lost to an infinity.
   static void take_out(std::span<float> work, std::span<uint16_t> bits, float limit) {
     float values[kTile];
     for (uint64_t begin = 0; begin < work.size(); begin += kTile) {

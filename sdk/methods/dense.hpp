@@ -1,5 +1,5 @@
-// Methods that send a code of a few bits for every element, with numbers for each block of
-// elements.
+// The base of methods that send a code of a few bits for every element, and a few numbers for each
+// block of elements.
 #pragma once
 
 #include <kernels/pack_bits.hpp>
@@ -15,16 +15,16 @@
 
 namespace penstock::sdk {
 
-// The key of this item's rounding in this step: another on each rank and on each leg of a route, so
-// that errors of several roundings are independent. Elements count from the start of the gradient
-// (item.c().first + i), whatever part of it the item is.
+// The random key of this item's rounding in this step. It differs on each rank and each leg of a
+// route, so that the errors of several roundings are independent. Elements count from the start of
+// the gradient (item.c().first + i), even if the item is a part of the gradient.
 inline kernels::RandomKey rounding_key(const Call& call, const Item& item) {
   return kernels::random_key({call.step->seed, item.c().gradient,
                               kernels::stream_of_step(kernels::kStreamRounding, call.step->index),
                               uint64_t{item.c().leg} << 32 | call.step->rank});
 }
 
-// An option that counts elements of whole 64-bit words of bits. Throws INVALID_ARGUMENT otherwise.
+// The value of an option that must be a multiple of 64. Throws INVALID_ARGUMENT otherwise.
 inline uint64_t multiple_of_64(const Options& values, std::string_view method,
                                std::string_view option) {
   const auto size = static_cast<uint64_t>(values.integer(option));
@@ -34,38 +34,39 @@ inline uint64_t multiple_of_64(const Options& values, std::string_view method,
   return size;
 }
 
-// Elements `first`, ... of a gradient draw from this key.
+// The random numbers of elements `first`, `first` + 1, ... of a gradient.
 struct Draws {
   kernels::RandomKey key;
   uint64_t first;
 };
 
-// Numbers and codes, which a method makes tile by tile and block by block:
+// A method makes the codes tile by tile and the numbers block by block:
 //   void measure(std::span<const float> block, double unit, Scale* scales) const;
 //   void quantise(std::span<float> x, const Scale*, const Draws&, bool take_out, uint8_t* codes)
 //       const;
 //   void add(const uint8_t* codes, const Scale* scales, std::span<float> out) const;
 //   void check(const PayloadReader&, uint64_t block, const Scale* scales) const;
-// `measure` finds the numbers of a block; `check` looks at those of a peer. `quantise` takes out of
-// x what its codes stand for where told to. Payloads cannot be added on the way, as ranks have
-// scales of their own; all of an item's are checked, with INVALID_PAYLOAD, before any is added. All
-// are [step]. Codes are packed without gaps, or with `Word` uint8_t a byte each.
+// `measure` finds the numbers of a block; `check` checks the numbers of a peer. `quantise` takes
+// the values of its codes out of x if `take_out` is set. The transport cannot add payloads, because
+// each rank has its own scales. All payloads of an item are checked (INVALID_PAYLOAD) before any is
+// added. All functions are [step]. Codes are packed without gaps, or one per byte if `Word` is
+// uint8_t.
 //
-// On a device the same in few kernels over a whole item, which return the first error:
+// On a device a method queues a few kernels over a whole item and returns the first error:
 //   int32_t quantise_on_device(const device::Quantising<Scale>&, void* stream) const;
 //   int32_t sum_on_device(std::span<const device::cuda::CodeSender>, const device::cuda::CodedSum&,
 //       void* stream) const;
-// Payloads are checked in host memory, by the same functions.
+// Payloads are checked in host memory, by the functions above.
 template <typename Method, typename Word = uint64_t, typename Scale = float>
 class QuantisingCompressor {
  public:
   static constexpr uint64_t kScales = 1;                    // of a block
   static constexpr bool kOneBlock = false;                  // an item, even an empty one
   static constexpr uint32_t kSplit = PENSTOCK_SPLIT_NEVER;  // of codes
-  static constexpr bool kChecksCodes = false;               // check_codes() refuses some
+  static constexpr bool kChecksCodes = false;               // check_codes() may refuse codes
   static constexpr bool kScalesResult = true;
-  // Elements that are worked on at once: in the first-level cache. Tiles begin at multiples of it
-  // in an item or a block, so that packed codes begin with a word.
+  // The number of elements in a tile, which fits the first-level cache. Tiles begin at multiples of
+  // kTile in an item or a block, so that their packed codes begin with a word.
   static constexpr uint64_t kTile = 1024;
   static_assert(kernels::kStreamTile % kTile == 0);
 
@@ -109,8 +110,8 @@ class QuantisingCompressor {
     on_.workers.for_rows(scales.size() / Method::kScales, block_, 1, encode_blocks);
   }
 
-  // out (+)= what each rank sent, ranks in ascending order. A tile of the result is written once
-  // however many ranks there are, and past the caches where the result is large.
+  // out (+)= the values of each rank, in ascending order of ranks. A tile of the result is written
+  // once for any number of ranks, and if the result is large, past the caches.
   void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
     if constexpr (device::kHasKernels)
       if (call.on_device()) return decode_on_device(call, items, payloads);
@@ -137,14 +138,15 @@ class QuantisingCompressor {
     }
   }
 
-  // What a method may check of a peer's codes: all of `numel` before any is added, and those from
-  // element `at` on, which it may change, before they are.
+  // A method may check a peer's codes. check_words gets the codes of all `numel` elements before
+  // any are added. check_codes gets the codes from element `at` on, and may change them, before
+  // they are added.
   void check_words(const PayloadReader&, std::span<const Word>, uint64_t) const {}
   void check_codes(const PayloadReader&, uint64_t, std::span<uint8_t>) const {}
 
  protected:
-  // Codes of `bits` bits, `block` elements with scales of their own (0: all of an item), and the
-  // family of the method's kernels.
+  // `bits` per code; `block` elements share scales (0: the whole item); the family of the method's
+  // kernels.
   QuantisingCompressor(unsigned bits, uint64_t block, std::string_view family)
       : bits_(bits), block_(block), on_(agreed_execution(family)) {}
 
@@ -157,7 +159,8 @@ class QuantisingCompressor {
 
   const Method& method() const { return static_cast<const Method&>(*this); }
 
-  // Words of the codes of so many elements; where the code of element `at` begins, if that is one.
+  // The number of words for the codes of `at` elements; if a word begins with the code of element
+  // `at`, also the index of that word.
   uint64_t place(uint64_t at) const { return kPacked ? kernels::packed_words(at, bits_) : at; }
   uint64_t n_scales(uint64_t numel) const {
     if (Method::kOneBlock) return Method::kScales;
@@ -184,7 +187,7 @@ class QuantisingCompressor {
     method().check_words(payload, words, numel);
   }
 
-  // Those that the CPU meets tile by tile, where it adds them.
+  // Checks all codes of a payload for the device; the CPU checks each tile when it adds it.
   void check_all_codes(const Call& call, const PayloadReader& payload, uint64_t numel) const {
     const Word* const words = payload.on_host<Word>(call, kCodes).data();
     uint8_t codes[kTile];
@@ -255,7 +258,7 @@ class QuantisingCompressor {
       add_blocks(payload, at, words, tile);
     }
   }
-  // By what each block that the tile touches has of it.
+  // Adds the tile in parts, one for each block that it overlaps.
   void add_blocks(const PayloadReader& payload, uint64_t at, const uint8_t* codes,
                   std::span<float> tile) const {
     const std::span<const Scale> scales = payload.section<Scale>(kNumbers);

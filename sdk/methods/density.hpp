@@ -1,5 +1,5 @@
-// How many entries a density stands for: what the sparse methods share before they select. Not a
-// kernel of its own; each plugin compiles it into itself.
+// Computes the number of entries that a density keeps. All sparse methods use it before they
+// select. It is not a kernel; each plugin compiles its own copy.
 #pragma once
 
 #include <penstock/options.hpp>
@@ -14,7 +14,7 @@ namespace penstock::sdk {
 
 inline constexpr uint64_t kMostIndexedEntries = uint64_t{1} << 32;
 
-// Throws INVALID_ARGUMENT for an item of `most` entries or more, which `method` does not number.
+// Throws INVALID_ARGUMENT for an item of `most` entries or more, which `method` cannot index.
 inline void check_indexable(const Item& item, std::string_view method,
                             uint64_t most = kMostIndexedEntries) {
   if (item.numel() < most) return;

@@ -1,5 +1,5 @@
-// A fold as the core hands it over (fold.h), as the kernels want it (fold.hpp), and the loop of a
-// compressor that folds.
+// Converts a fold from the form in which the core passes it (fold.h) to the form that the kernels
+// take (fold.hpp); and the encode loop of a compressor that folds.
 #pragma once
 
 #include <penstock/compressor.hpp>
@@ -8,13 +8,13 @@
 
 namespace penstock::sdk {
 
-// For traits.folds: the kernels know every form.
+// The value for traits.folds: the kernels implement every form.
 inline constexpr uint32_t kAllFolds =
     PENSTOCK_FOLD_AFFINE | PENSTOCK_FOLD_HEAVY_BALL | PENSTOCK_FOLD_NESTEROV;
 
 inline kernels::Fold fold_of(const penstock_fold& fold, const Item& item, const Call& call) {
   const bool has_momentum = fold.form != PENSTOCK_FORM_AFFINE;
-  // Of hosts before ABI 0.9 the struct ends before these.
+  // In hosts before ABI 0.9 the struct ends before these two members.
   const bool tells_before = fold.struct_size >= sizeof(penstock_fold);
   const penstock_tensor* work_before = tells_before ? fold.work_before : nullptr;
   const penstock_tensor* momentum_before = tells_before ? fold.momentum_before : nullptr;
@@ -34,9 +34,9 @@ inline kernels::Fold fold_of(const penstock_fold& fold, const Item& item, const 
           momentum_before != nullptr ? elements<float>(*momentum_before).data() : nullptr};
 }
 
-// encode(item, payload, fold) for every item of a call. `fold` is what encode has to do to work
-// first, or in the sweep in which it looks at it; null where work has been compensated. `folds` is
-// null for a call that folds nothing.
+// Calls encode(item, payload, fold) for every item of a call. encode must apply `fold` to work
+// first, or in its sweep over work; `fold` is null if work is compensated already. `folds` is null
+// for a call without any fold.
 template <typename Encode>
 void encode_each(const Call& call, const Items& items, PayloadWriters& payloads,
                  const penstock_fold* const* folds, Encode&& encode) {
@@ -51,7 +51,8 @@ void encode_each(const Call& call, const Items& items, PayloadWriters& payloads,
   }
 }
 
-// Both doors of a compressor that encodes item by item and may fold, from one:
+// Makes both entry points of a compressor that encodes item by item and may fold, from one
+// function of the method:
 //   class Method : public FoldingEncoder<Method> {
 //     void encode_item(const Call& call, const Item& item, PayloadWriter& payload,
 //                      const kernels::Fold* fold);

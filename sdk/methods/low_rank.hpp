@@ -1,4 +1,4 @@
-// Power-SGD and its relatives: matrices travel as thin factors, other gradients as they are.
+// Power-SGD and its relatives: matrices are sent as thin factors, other gradients uncompressed.
 #pragma once
 
 #include <kernels/factor.hpp>
@@ -10,9 +10,9 @@ namespace penstock::sdk {
 
 namespace low_rank = kernels::low_rank;
 
-// The factors of one item during a call on the CPU, and its scratch, used for one item after the
-// other: a factor, then what the kernels need. device/low_rank.hpp has the same for a device;
-// methods call either.
+// The factors of one item during a call on the CPU. The call's scratch is used for one item after
+// the other: it holds a factor, then the scratch of the kernels. device/low_rank.hpp has a class
+// with an equal interface for a device; methods call either class.
 class Factors {
  public:
   static uint64_t scratch_bytes(const low_rank::Shape& shape) {
@@ -33,21 +33,21 @@ class Factors {
 
   // ---- Factors that are kept ----
 
-  // Orthonormal random columns, equal on all ranks; of one call until the next.
+  // Orthonormal random columns, equal on all ranks; valid until the next call.
   const float* draw(uint64_t rows, uint64_t stream) const {
     kernels::draw_factor(drawn_, rows, shape.rank, source(stream), scratch_, on_.path);
     return drawn_;
   }
-  // A kept factor as it is used: the state, or, while that is all zero, one drawn with the same
-  // bits on every rank. Encode may not write replicated state, so it draws again until decode has
-  // something to store.
+  // The factor to use: the state, or, while the state is all zero, a factor drawn with equal bits
+  // on every rank. Encode must not write replicated state, so it draws again until decode has a
+  // factor to store.
   const float* in_use(std::span<const float> state, kernels::RandomStream stream) const {
     if (!kernels::all_zero(state.data(), state.size())) return state.data();
     return draw(state.size() / shape.rank, stream);
   }
-  // Makes the summed factor the next step's: orthonormal, dead columns drawn from this step's
-  // stream. A sum of zeros says nothing about where the gradient lies, so it leaves the state as it
-  // was.
+  // Stores the summed factor for the next step: orthonormal, and dead columns are replaced by
+  // random columns from this step's stream. A sum of zeros does not show where the gradient lies,
+  // so it leaves the state unchanged.
   void keep(std::span<const float> sum, std::span<float> state,
             kernels::RandomStream stream) const {
     if (kernels::all_zero(sum.data(), sum.size())) return;
@@ -55,7 +55,7 @@ class Factors {
     kernels::renew_factor(state.data(), state.size() / shape.rank, shape.rank,
                           source(of_this_step(stream)), scratch_, on_.path);
   }
-  // Columns that depend on others become zero.
+  // Makes the columns orthonormal. Columns that depend on other columns become zero.
   void orthogonalise(std::span<float> factor) const {
     low_rank::orthogonalise(factor.data(), factor.size() / shape.rank, shape.rank, scratch_,
                             on_.path);
@@ -70,7 +70,7 @@ class Factors {
 
   // ---- Products with work, M ----
 
-  // p = M q, after `fold`, unless that is null, as in the next two.
+  // p = M q, after `fold` unless it is null. The next two functions apply `fold` in this way too.
   void multiply(const float* q, float* p, const kernels::Fold* fold) const {
     low_rank::multiply(shape, work(), q, p, scratch_, on_, fold);
   }
@@ -107,8 +107,9 @@ class Factors {
   float* const scratch_;  // of kernels
 };
 
-// Coded are gradients of two or more dimensions whose factors together, times `minimum_rate`, have
-// fewer elements than the gradient; a rate of 0 codes all of them.
+// The base of compressors that send factors. It codes gradients of two or more dimensions whose
+// factors together, times `minimum_rate`, have fewer elements than the gradient; a rate of 0 codes
+// every gradient of two or more dimensions.
 template <typename Method>
 class LowRankCompressor : public SummedCompressor<Method> {
  public:
@@ -136,7 +137,7 @@ class LowRankCompressor : public SummedCompressor<Method> {
         rank_(static_cast<uint64_t>(values.integer("rank"))),
         minimum_rate_(minimum_rate) {}
 
-  // Columns of the factors of `item`, or 0 when it goes dense.
+  // The number of columns of the factors of `item`, or 0 if it is sent dense.
   uint64_t rank_of(const Item& item) const {
     if (item.n_dims() < 2 || item.numel() == 0) return 0;
     const uint64_t columns = std::min({rank_, item.rows(), item.cols()});
@@ -144,7 +145,7 @@ class LowRankCompressor : public SummedCompressor<Method> {
     const double elements = static_cast<double>(item.rows()) * item.cols();
     return factors * minimum_rate_ < elements ? columns : 0;
   }
-  // use(factors) with the item's, where the call works.
+  // Calls use(factors) with the item's factors, on the CPU or the device where the call works.
   template <typename Use>
   void with_factors(const Call& call, const Item& item, Use&& use) const {
     if constexpr (device::kHasKernels)
@@ -152,7 +153,7 @@ class LowRankCompressor : public SummedCompressor<Method> {
     use(Factors(call, item, rank_of(item), this->on()));
   }
 
-  // Of a factored item: one factor in a round of its own, a kept factor, and scratch for Factors.
+  // Plans a factored item: a round for one factor, state for a kept factor, scratch for Factors.
   static void plan_factor(uint64_t entries, CompressorNeed& need) {
     need.round(PENSTOCK_COMBINE_SUM)
         .section(PENSTOCK_ROLE_FACTOR, PENSTOCK_FLOAT32, entries)
@@ -172,14 +173,14 @@ class LowRankCompressor : public SummedCompressor<Method> {
   double minimum_rate_;
 };
 
-// Methods that send one factor per step: ACP-SGD and the alternating form of Power-SGD. Each
-// derives from this class and says which factor comes first.
+// The base of methods that send one factor per step: ACP-SGD and the alternating form of Power-SGD.
+// Each method derives from this class and defines which factor comes first.
 //
-// Over ranks i, with orthonormal P and Q that are equal on all of them, the factor that is sent is
-// a projection on the other, which all ranks know from the step before:
+// P and Q are orthonormal and equal on all ranks i. The sent factor is a projection on the other
+// factor, which all ranks know from the step before:
 //   left is sent:   P_i = M_i Q,    sum = sum_i P_i,  out = sum Q^T,  P = orthogonalise(sum)
 //   right is sent:  Q_i = M_i^T P,  sum = sum_i Q_i,  out = P sum^T,  Q = orthogonalise(sum)
-// What rank i takes out of work is its own share, P_i Q^T or P Q_i^T.
+// Rank i takes its own share out of work, P_i Q^T or P Q_i^T.
 class AlternatingFactors : public LowRankCompressor<AlternatingFactors> {
  public:
   static constexpr bool kFolds = true;
@@ -233,7 +234,7 @@ class AlternatingFactors : public LowRankCompressor<AlternatingFactors> {
     return left ? kernels::kStreamLeftFactor : kernels::kStreamRightFactor;
   }
 
-  // The factor that all ranks know: the one that is not sent in this phase.
+  // The factor that all ranks know: the factor that is not sent in this phase.
   template <typename FactorsOfPlace>
   const float* known_factor(const Call& call, const Item& item,
                             const FactorsOfPlace& factors) const {

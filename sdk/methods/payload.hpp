@@ -1,5 +1,5 @@
-// Adding a float32 payload, dense or sparse, to an array: what give_back does in every memory that
-// keeps, and record in those with a shift.
+// Adds a float32 payload, dense or sparse, to an array. Every memory that keeps values does this in
+// give_back, and memories with a shift do it in record.
 #pragma once
 
 #include <kernels/scatter.hpp>
@@ -7,8 +7,8 @@
 
 namespace penstock::sdk {
 
-// target += share * payload. Throws INVALID_PAYLOAD, with target unchanged, for a count, an index
-// or a kind that does not fit target.
+// target += share * payload. Throws INVALID_PAYLOAD for a count, an index or a kind that does not
+// fit target, and then leaves target unchanged.
 inline void add_payload(const PayloadReader& payload, std::span<float> target, float share = 1) {
   if (payload.kind() == PENSTOCK_PAYLOAD_DENSE) {
     const std::span<const float> values = payload.section<float>(0, target.size());

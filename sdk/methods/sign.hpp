@@ -1,5 +1,5 @@
 // Methods that send one bit per element (sign_payload.hpp): signs that stand for numbers, and
-// votes.
+// majority votes.
 #pragma once
 
 #include <methods/agreed.hpp>
@@ -15,7 +15,7 @@ namespace penstock::sdk {
 // A sender of one item during decode.
 struct SignSender {
   kernels::ValuedSigns valued;
-  float pair[2];  // for methods that send one number and mean it with both signs
+  float pair[2];  // for methods that send one number, which stands for +number and -number
 };
 
 // Room for the senders of a call.
@@ -23,8 +23,9 @@ inline uint64_t sign_sender_bytes(uint32_t world) {
   return world * sizeof(SignSender) + world * sizeof(kernels::ValuedSigns);
 }
 
-// out (+)= the numbers of each rank, in ascending order. `run(item)` is how many elements share a
-// pair of numbers; `read(payload, item, sender)` checks a payload and fills in its sender.
+// out (+)= the numbers of each rank, in ascending order of ranks. `run(item)` is the number of
+// elements that share a pair of numbers; `read(payload, item, sender)` checks a payload and fills
+// in its sender.
 template <typename Run, typename Read>
 void decode_valued_signs(const Call& call, const Items& items, const PayloadReaders& payloads,
                          kernels::CodePath path, Run run, Read read) {
@@ -47,13 +48,13 @@ void decode_valued_signs(const Call& call, const Items& items, const PayloadRead
   }
 }
 
-// Throws INVALID_PAYLOAD for a number that no magnitude can be.
+// Throws INVALID_PAYLOAD for a number that cannot be a magnitude.
 inline void check_scale(const PayloadReader& payload, float scale) {
   if (!(scale >= 0) || !std::isfinite(scale))
     throw payload.error("has a scale of ", scale, ", expected a finite scale of at least 0");
 }
 
-// One number that positive elements have as it is and negative ones with the other sign.
+// Reads one number, which stands for positive elements; negative elements have it negated.
 inline void read_scale(const PayloadReader& payload, uint64_t section, SignSender& sender) {
   const float scale = payload.section<float>(section, 1)[0];
   check_scale(payload, scale);
@@ -62,7 +63,7 @@ inline void read_scale(const PayloadReader& payload, uint64_t section, SignSende
   sender.valued.values = sender.pair;
 }
 
-// The means, or what else the elements above and below zero stand for.
+// The numbers that stand for the elements above and below zero, for example their means.
 struct SignNumbers {
   float plus;
   float minus;
@@ -70,13 +71,13 @@ struct SignNumbers {
 
 // A method that sends signs and, for each run of elements, the numbers that they stand for:
 //   SignNumbers numbers(std::span<const float> elements) const;
-//   // with kOnDevices: queues kernels that write the numbers of all runs as they travel
+//   // with kOnDevices: queues kernels that write the numbers of all runs into the payload
 //   void write_numbers(const Call& call, const Item& item, uint64_t run, float* numbers) const;
 // Numbers differ between ranks, so payloads are gathered and added here.
 template <typename Method>
 class SignCompressor : public FoldingEncoder<Method> {
  public:
-  static constexpr bool kMirrored = false;  // `minus` is -`plus`, and does not travel
+  static constexpr bool kMirrored = false;  // `minus` is -`plus`, and is not sent
   static constexpr bool kOnDevices = false;
   static constexpr bool kScalesResult = true;
 
@@ -131,7 +132,7 @@ class SignCompressor : public FoldingEncoder<Method> {
   }
 
  protected:
-  // `run`: elements that share their numbers, a multiple of 64; 0: all of an item.
+  // `run`: the number of elements that share their numbers, a multiple of 64; 0: the whole item.
   explicit SignCompressor(uint64_t run = 0) : run_(run), path_(agreed_code_path("sign")) {}
 
   kernels::CodePath path() const { return path_; }
@@ -170,13 +171,13 @@ class SignCompressor : public FoldingEncoder<Method> {
   uint64_t run_of(uint64_t numel) const {
     return run_ != 0 ? run_ : kernels::sign_words(std::max<uint64_t>(1, numel)) * 64;
   }
-  // One number that is mirrored is there for an empty item too.
+  // An empty item has a number too if the numbers are mirrored.
   uint64_t n_numbers(uint64_t numel) const {
     const uint64_t run = run_of(numel);
     return Method::kMirrored ? (std::max<uint64_t>(1, numel) + run - 1) / run
                              : (numel + run - 1) / run * 2;
   }
-  // Where the call works.
+  // The numbers of a payload, in the memory where the call works.
   static const float* read_numbers(const Call& call, const PayloadReader& payload,
                                    uint64_t expected) {
     const auto numbers = payload.on_host<float>(call, kAfterSigns, expected);
@@ -193,7 +194,7 @@ class SignCompressor : public FoldingEncoder<Method> {
   kernels::CodePath path_;
 };
 
-// One bit per element and a vote over ranks: what signsgd and signum are. See
+// One bit per element and a majority vote over ranks, for the methods signsgd and signum. See
 // plugins/compressors/signsgd/README.md.
 class MajorityVote {
  public:
@@ -204,8 +205,8 @@ class MajorityVote {
     traits.device_types = device::kWhereKernelsAre;
   }
 
-  // Signs of single ranks cannot be added on the way, so payloads are gathered; the vote needs all
-  // of them at once, and its result is no sum to be divided.
+  // The transport cannot add the signs of single ranks, so payloads are gathered. The vote needs
+  // all payloads at once, and its result is not a sum that the core divides.
   void plan(const PlanCall& call, const Item& item, CompressorNeed& need) {
     if (call.world > kernels::kMaxVoters)
       throw invalid_argument("gradient '", item.name(), "' would be voted on by ", call.world,
@@ -232,7 +233,8 @@ class MajorityVote {
     kernels::take_out_by_sign(work.data(), work.size(), one, -one, path_);
   }
 
-  // Absent ranks do not vote. With DECODE_OWN the one voter is this rank: its signs.
+  // Absent ranks do not vote. With DECODE_OWN this rank is the only voter, so its signs are the
+  // result.
   void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
     if constexpr (device::kHasKernels)
       if (call.on_device()) return decode_on_device(call, items, payloads);
@@ -245,7 +247,8 @@ class MajorityVote {
       }
       const std::span<float> out = items[i].out();
       kernels::majority_vote(voters.data(), n_voters, out.size(), out.data(), path_);
-      // Votes are ones in true units, so that a rate means the same whatever the loss scale.
+      // Votes are ones in true units, so the effect of a learning rate does not depend on the loss
+      // scale.
       const auto one = static_cast<float>(work_unit(call, items[i]));
       if (one != 1)
         for (float& vote : out) vote *= one;

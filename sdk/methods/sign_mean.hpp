@@ -1,5 +1,5 @@
-// Sending entries of one sign as their positions and one mean: the quantised form of RedSync and
-// AdaQ. What an entry has beyond the mean stays in work.
+// Sends entries of one sign as their positions and one mean: the quantised form of RedSync and
+// AdaQ. The difference between an entry and the mean stays in work.
 #pragma once
 
 #include <methods/device/sign_mean.hpp>
@@ -9,13 +9,14 @@
 
 namespace penstock::sdk {
 
-// Scratch for a choice among entries of one sign: magnitudes, then what the selection needs.
+// Scratch for a choice among entries of one sign: magnitudes, then the scratch of the selection.
 inline uint64_t one_sign_scratch_bytes(uint64_t n, uint64_t most) {
   return whole_lines(n * sizeof(float)) + kernels::select_scratch_bytes(n, most);
 }
 
-// choose(choice) on the magnitudes of the item's entries of this sign, zeros for the others;
-// `most` of the choice is how many have it. Returns the chosen ones, in `room`.
+// Calls choose(choice) on the magnitudes of the item's entries of this sign, with zeros in place of
+// the other entries; `most` of the choice is the number of entries of this sign. Returns the
+// chosen indices, which lie in `room`.
 template <typename Choose>
 std::span<uint32_t> choose_of_sign(const Call& call, const Item& item, bool negative,
                                    std::span<uint32_t> room, kernels::CodePath path,
@@ -35,7 +36,8 @@ std::span<uint32_t> choose_of_sign(const Call& call, const Item& item, bool nega
   return room.first(target.count);
 }
 
-// The mean of work at these entries, 0 for none; taken out of each of them where the item keeps.
+// Returns the mean of work at these entries, 0 without entries. If the item keeps, subtracts the
+// mean from each entry.
 inline float take_mean(const Item& item, std::span<const uint32_t> indices) {
   const std::span<float> work = item.work();
   double sum = 0;
@@ -47,8 +49,8 @@ inline float take_mean(const Item& item, std::span<const uint32_t> indices) {
   return mean;
 }
 
-// The entries of section `index` of a payload, where the call works. Throws INVALID_PAYLOAD unless
-// they ascend and are below n.
+// The indices in section `index` of a payload, in the memory where the call works. Throws
+// INVALID_PAYLOAD unless they ascend and are below n.
 inline std::span<const uint32_t> checked_indices(const Call& call, const PayloadReader& payload,
                                                  uint64_t index, uint64_t n) {
   const std::span<const uint32_t> indices = payload.on_host<uint32_t>(call, index);
@@ -59,8 +61,8 @@ inline std::span<const uint32_t> checked_indices(const Call& call, const Payload
   return payload.section<uint32_t>(index);
 }
 
-// The `expected` means of section `index` of a coded payload, where the call works. Throws
-// INVALID_PAYLOAD for another kind and for a mean that is not finite.
+// The `expected` means in section `index` of a coded payload, in the memory where the call works.
+// Throws INVALID_PAYLOAD for another kind and for a mean that is not finite.
 inline std::span<const float> checked_means(const Call& call, const PayloadReader& payload,
                                             uint64_t index, uint64_t expected) {
   if (payload.kind() != PENSTOCK_PAYLOAD_CODED)

@@ -1,6 +1,6 @@
-// A payload of signs, written and read. It has three sections: the plane of negative elements; the
-// positions of zeros, while that is shorter than a second plane; the plane of nonzero elements,
-// otherwise.
+// Writes and reads a payload of signs. It has three sections: the bit plane of negative elements;
+// the positions of zeros, if this list is shorter than a second plane; otherwise, the bit plane of
+// nonzero elements.
 #pragma once
 
 #include <penstock/compressor.hpp>
@@ -11,7 +11,7 @@
 
 namespace penstock::sdk {
 
-// Sections of every payload of signs; a method's own follow.
+// Sections of every payload of signs; the sections of a method follow.
 enum SignSection : uint64_t { kNegative = 0, kZeros = 1, kNonzero = 2, kAfterSigns = 3 };
 
 inline Round& plan_signs(Round& round, uint64_t numel) {
@@ -21,8 +21,8 @@ inline Round& plan_signs(Round& round, uint64_t numel) {
       .section(PENSTOCK_ROLE_BITS, PENSTOCK_UINT64, words, false);
 }
 
-// Writes the three sections and marks the payload as coded. With `fold` work is compensated first,
-// in the same sweep.
+// Writes the three sections and marks the payload as coded. If `fold` is not null, the sweep also
+// compensates work first.
 inline void write_signs(std::span<const float> work, PayloadWriter& payload, kernels::CodePath path,
                         const kernels::Fold* fold = nullptr) {
   const std::span<uint64_t> negative = payload.room<uint64_t>(kNegative);
@@ -38,8 +38,8 @@ inline void write_signs(std::span<const float> work, PayloadWriter& payload, ker
   payload.count(kNonzero, listed ? 0 : negative.size());
 }
 
-// The signs in a payload, where the call works. Throws INVALID_PAYLOAD for what no rank of ours
-// would send.
+// The signs in a payload, in the memory where the call works. Throws INVALID_PAYLOAD for a payload
+// that write_signs cannot have written.
 inline kernels::Signs read_signs(const Call& call, const PayloadReader& payload, uint64_t numel) {
   const auto negative = payload.section<uint64_t>(kNegative, kernels::sign_words(numel));
   const auto nonzero = payload.section<uint64_t>(kNonzero);

@@ -1,26 +1,27 @@
-// Methods that send some entries of a gradient as (index, value) and leave the rest to the memory:
-// all of it but which entries go. A method says how many at most, and chooses:
+// The base of methods that send some entries of a gradient as (index, value) and leave the other
+// entries to the memory. It implements everything but the choice of the entries. A method states
+// how many entries it sends at most, and chooses them:
 //
 //   class Method : public sdk::SparseCompressor<Method> {
 //    public:
 //     static inline const sdk::OptionList options{..., value_type_option()};
 //     explicit Method(const sdk::Options& values) : SparseCompressor(values, "its name"), ... {}
-//     uint64_t most(uint64_t n) const;              // entries of n that may go
+//     uint64_t most(uint64_t n) const;              // at most so many of n entries are sent
 //     void choose(const sdk::Choice& from) const;   // sets indices and counts of from.segments
 //   };
 //
-// A method that only calls largest, above and the like, or takes the segment's fold out itself with
-// its first sweep (first_statistics), may also say
-//     static constexpr bool kFolds = true;          // from.only().x may be what work was before
-// and then spares a sweep (fold.h). Without it x is what competes, wherever choose looks.
-// `penstock check` compares both ways.
+// A method that only calls largest, above and similar functions, or that does the segment's fold
+// with its first sweep (first_statistics), may also declare
+//     static constexpr bool kFolds = true;          // from.only().x may be work before the fold
+// and then saves a sweep (fold.h). Without kFolds, x always holds the compensated work.
+// `penstock check` compares both variants.
 //
-// Where kernels are linked (device/) it also works on a device, if choose takes a device::Choice
-// too: by a second function, or as `choose(const auto& from)` (device/choice.hpp); then many
-// gradients are chosen from at once (device/choices.hpp).
-// It hides what it does otherwise: describe, plan, encode_item, decode. `most` is [any],
-// `choose` is [step] and allocates nothing. Errors are thrown: INVALID_ARGUMENT for what 32 bits
-// cannot number, and for gradients of a bucket in different units.
+// If the device kernels are linked (device/), the method also works on a device, provided that
+// choose accepts a device::Choice: as a second function, or as `choose(const auto& from)`
+// (device/choice.hpp). The latter form chooses from many gradients at once (device/choices.hpp).
+// A method overrides a default by hiding it: describe, plan, encode_item, decode. `most` is [any];
+// `choose` is [step] and must not allocate. Errors are thrown: INVALID_ARGUMENT for more entries
+// than 32 bits can number, and for gradients of a bucket in different units.
 #pragma once
 
 #include <kernels/stream.hpp>
@@ -32,28 +33,29 @@
 
 namespace penstock::sdk {
 
-// What competes: one gradient, or with scope = "bucket" all of a bucket. A segment's fold is what
-// the first sweep over it has to do to work.
+// The entries among which a method chooses: one gradient, or with scope = "bucket" all gradients of
+// a bucket. The first sweep over a segment must apply the segment's fold to work.
 struct Choice {
   const Call& call;
-  const Item& item;  // the first of them
+  const Item& item;  // the first item
   std::span<kernels::SelectSegment> segments;
-  uint64_t most;  // entries that may go, of all segments together
+  uint64_t most;  // largest number of entries to send, of all segments together
   kernels::SelectScratch scratch;
   kernels::CodePath path;
 
   kernels::SelectSegment& only() const { return segments[0]; }
-  // Of the work, over the true gradient's.
+  // The unit of work, divided by the unit of the true gradient.
   double unit() const { return work_unit(call, item); }
 
-  // The k largest; between equal magnitudes the lower index goes, and the earlier gradient.
+  // Chooses the k largest entries; between equal magnitudes the entry of the earlier gradient, then
+  // of the lower index.
   void largest(uint64_t k) const { kernels::select_largest(segments, k, scratch, path); }
-  // Those of the only segment that reach the threshold, or of more than `capacity` the largest.
-  // Zeros never go.
+  // Chooses the entries of the only segment that reach the threshold; if more than `capacity` do,
+  // the `capacity` largest. Zeros are never chosen.
   void above(float threshold, uint64_t capacity) const {
     kernels::select_above(only(), threshold, capacity, scratch, path);
   }
-  // The smallest magnitude that was chosen from the only segment, which has chosen one.
+  // The smallest chosen magnitude of the only segment; at least one entry must be chosen.
   float smallest() const {
     const kernels::SelectSegment& from = only();
     float smallest = std::fabs(from.x[from.indices[0]]);
@@ -63,7 +65,7 @@ struct Choice {
   }
 };
 
-// The entries of an item's work, and room in section 0 of its payload for those that go.
+// The entries of an item's work, and room in section 0 of its payload for the chosen indices.
 inline kernels::SelectSegment entries_of(const Item& item, const PayloadWriter& payload,
                                          const kernels::Fold* fold) {
   kernels::SelectSegment target{item.work().data(), item.numel(), payload.room<uint32_t>(0).data(),
@@ -75,9 +77,9 @@ inline kernels::SelectSegment entries_of(const Item& item, const PayloadWriter& 
 template <typename Method>
 class SparseCompressor : public FoldingEncoder<Method> {
  public:
-  static constexpr bool kAlwaysMost = false;     // how many go differs, so counts travel
-  static constexpr uint64_t kPartAlignment = 0;  // gradients are chosen from as a whole
-  static constexpr bool kFolds = false;          // the memory compensates before choose looks
+  static constexpr bool kAlwaysMost = false;     // the number of entries varies: counts are sent
+  static constexpr uint64_t kPartAlignment = 0;  // a gradient must not be cut
+  static constexpr bool kFolds = false;          // the memory compensates before choose runs
   static constexpr bool kScalesResult = true;
 
   static Option value_type_option() { return SparseValues::option(); }
@@ -131,8 +133,8 @@ class SparseCompressor : public FoldingEncoder<Method> {
     values_.write(item, payload, target.count);
   }
 
-  // out = what each rank sent, in ascending order of ranks; entries of several ranks add up. A tile
-  // of the result is written once, with its mean where that is asked for.
+  // out (+)= the entries of all ranks, in ascending order of ranks; entries with an equal index are
+  // added. A tile of the result is written once; if the call asks for the mean, it is the mean.
   void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
     if constexpr (device::kHasKernels && has_device_choice())
       if (call.on_device()) return decode_on_device(call, items, payloads);
@@ -158,7 +160,7 @@ class SparseCompressor : public FoldingEncoder<Method> {
 
   std::string_view name() const { return name_; }
   const SparseValues& values() const { return values_; }
-  // Across a bucket several arrays compete, which no kernel does.
+  // With scope = "bucket" the choice is among several arrays, which no device kernel supports.
   bool works_on_devices() const { return has_device_choice() && !across_bucket_; }
   kernels::CodePath path() const { return path_; }
 
@@ -172,14 +174,14 @@ class SparseCompressor : public FoldingEncoder<Method> {
 
   const Method& method() const { return static_cast<const Method&>(*this); }
 
-  // Asked where Method is complete.
+  // Whether Method chooses on a device. A function, because Method must be complete.
   static constexpr bool has_device_choice() {
     return requires(const Method& some, const device::Choice& from) {
       some.choose(from);
     };
   }
 
-  // The same, of whether its choice may wait for those from other gradients.
+  // Whether its choice may be queued together with the choices from other gradients.
   static constexpr bool chooses_later() {
     return requires(const Method& some, const device::OneOfMany& from) {
       some.choose(from);
@@ -245,7 +247,8 @@ class SparseCompressor : public FoldingEncoder<Method> {
     }
   }
 
-  // Entries are numbered through, and magnitudes of several gradients are compared as they stand.
+  // The entries of all gradients share one numbering, and their magnitudes are compared without
+  // conversion; so the total must fit 32 bits and all gradients must have one unit.
   void check_bucket(const Call& call, const Items& items) const {
     uint64_t n = 0;
     for (uint64_t i = 0; i < items.size(); ++i) n += items[i].numel();

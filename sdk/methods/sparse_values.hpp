@@ -1,8 +1,9 @@
 // Values of sparse payloads in four types: float32, float16, bfloat16, and int8 with one scale.
 //
-// What is taken out of `work` is what the receiver will add: the rounding error, and what a narrow
-// type cannot hold, stay in `work`, so no mass is lost. SparseCompressor (sparse.hpp) uses it thus:
-// plan a round, write the payload whose indices were chosen, add it up in decode.
+// The values that are taken out of `work` are exactly the values that the receiver will add. The
+// rounding error, and the part that a narrow type cannot hold, stay in `work`, so no mass is lost.
+// SparseCompressor (sparse.hpp) plans a round, writes the payload whose indices were chosen, and
+// adds the payloads in decode.
 #pragma once
 
 #include <kernels/narrow_values.hpp>
@@ -34,8 +35,8 @@ class SparseValues {
     return type_ == kernels::ValueType::kInt8 ? PENSTOCK_INT8 : PENSTOCK_FLOAT32;
   }
 
-  // A gathered round with room for `capacity` entries: section 0 indices, section 1 values, and for
-  // int8 section 2, one scale. `exact`: there are always that many.
+  // Plans a gathered round with room for `capacity` entries: section 0 has indices, section 1
+  // values, and for int8 section 2 one scale. `exact`: there are always `capacity` entries.
   Round& plan(CompressorNeed& need, uint64_t capacity, bool exact) const {
     Round& round = need.round(PENSTOCK_COMBINE_GATHER);
     round.section(PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, capacity, exact, PENSTOCK_SPLIT_BY_INDEX)
@@ -45,8 +46,8 @@ class SparseValues {
     return round;
   }
 
-  // Completes the payload whose first `count` indices are written: values as they are in work and,
-  // where the item keeps, out of work with them.
+  // Completes the payload whose first `count` indices are written: writes the values of work at
+  // these indices, and if the item keeps, takes the sent values out of work.
   void write(const Item& item, PayloadWriter& payload, uint64_t count) const {
     const std::span<float> work = item.work();
     const uint32_t* indices = payload.room<uint32_t>(0).data();
@@ -73,7 +74,7 @@ class SparseValues {
     }
   }
 
-  // What is left of a payload while it is added.
+  // The part of a payload that is not added yet.
   struct Sender {
     const uint32_t* next;
     const uint32_t* end;
@@ -83,7 +84,7 @@ class SparseValues {
   static uint64_t sender_bytes(uint32_t world) { return whole_lines(world * sizeof(Sender)); }
 
   // A payload to be added to `n` elements. Throws INVALID_PAYLOAD for a kind, count, type, scale or
-  // index that does not fit, and for indices that do not ascend.
+  // index that does not fit, and for an index below the index before.
   Sender checked(const Call& call, const PayloadReader& payload, uint64_t n) const {
     if (payload.kind() != PENSTOCK_PAYLOAD_SPARSE)
       throw payload.error("is of kind ", payload.kind(), ", expected sparse");
@@ -101,7 +102,7 @@ class SparseValues {
     return {indices.data(), indices.data() + indices.size(), values, scale};
   }
 
-  // Adds what `sender` has in [first, first + tile.size()), of which tile is the sum so far.
+  // Adds the entries of `sender` in [first, first + tile.size()) to `tile`, the sum so far.
   void add(Sender& sender, uint64_t first, std::span<float> tile) const {
     float values[kChunk];
     while (sender.next != sender.end && *sender.next - first < tile.size()) {
@@ -115,7 +116,7 @@ class SparseValues {
     }
   }
 
-  // The values of a payload, as they travelled: there must be `count` of them.
+  // The values of a payload in the type in which they were sent; there must be `count` values.
   const char* bytes_of(const PayloadReader& payload, uint64_t count) const {
     switch (type_) {
       case kernels::ValueType::kFloat32:
@@ -127,7 +128,8 @@ class SparseValues {
     }
   }
 
-  // Of int8, else 0.
+  // The scale of int8 values; 0 for other types. Throws INVALID_PAYLOAD for a scale that is
+  // negative or too large.
   float checked_scale(const Call& call, const PayloadReader& payload) const {
     if (type_ != kernels::ValueType::kInt8) return 0;
     const float scale = payload.on_host<float>(call, 2, 1)[0];

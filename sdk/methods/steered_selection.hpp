@@ -1,10 +1,10 @@
-// Selection by an estimated threshold that learns from what it selected: the part that Gaussian-k,
-// RedSync and SIDCo share. They differ in how they estimate.
+// Selection of entries by an estimated threshold that learns from its earlier selections. The
+// methods Gaussian-k, RedSync and SIDCo share this part; each has its own estimate.
 //
 // Published estimators miss the wanted number of entries by factors. Here each gradient remembers,
-// in a soft state, which threshold would have been right, and a step whose threshold still misses
-// the band around the wanted number sends the wanted number of largest entries, exactly. The state
-// is the rank's own: nothing that ranks share depends on it.
+// in a soft state, which threshold would have been right. If a step's threshold still misses the
+// band around the wanted number, the step sends exactly the wanted number of largest entries. Each
+// rank has its own state: no data that ranks share depends on it.
 #pragma once
 
 #include <kernels/select.hpp>
@@ -18,7 +18,7 @@
 
 namespace penstock::sdk {
 
-// How many entries a step should send, and what it may send instead.
+// The number of entries that a step should send, and the range of numbers that it may send.
 struct KeptBand {
   uint64_t target;
   uint64_t least;
@@ -26,28 +26,29 @@ struct KeptBand {
   float slack = 1;  // thresholds are lowered by this factor before use
 };
 
-// Exactly the target: thresholds only have to let enough pass, and are lowered so that they do.
+// A band that allows exactly the target. A threshold then only has to let enough entries pass, so
+// thresholds are lowered.
 inline KeptBand exact_band(const KeptBand& band) {
   return {band.target, band.target, band.target, 0.9f};
 }
 
-// What the density asks for, and a tenth of it to either side.
+// The band of a density: its number of entries, and a tenth of that number to either side.
 inline KeptBand kept_band(uint64_t n, double density) {
   const uint64_t target = kept_count(n, density);
   return {target, target - target / 10, std::min(n, target + target / 10), 1};
 }
 
-// What came of a threshold.
+// The outcome of a selection by threshold.
 struct Settled {
   uint64_t count;   // entries chosen
-  float threshold;  // the one that would have passed about the wanted number
-  bool hit;         // the number that passed was inside the band
+  float threshold;  // the threshold that would have let about the wanted number pass
+  bool hit;         // the number of entries that passed was inside the band
 };
 
-// Chooses the entries of the only segment with |x| >= threshold, after its fold where it still has
-// one. If fewer than band.least pass, or the threshold is not positive and finite, it is the
-// band.target largest instead; if more than band.most pass, the band.most largest. Zeros are never
-// chosen; between equal magnitudes the lower index goes.
+// Chooses the entries of the only segment with |x| >= threshold; if the segment still has a fold,
+// the fold is done first. If fewer than band.least entries pass, or the threshold is not positive
+// and finite, the band.target largest entries are chosen instead; if more than band.most pass, the
+// band.most largest. Zeros are never chosen; between equal magnitudes the lower index is chosen.
 inline Settled select_near(const Choice& from, float threshold, const KeptBand& band) {
   kernels::SelectSegment& target = from.only();
   Settled settled{0, threshold, true};
@@ -64,16 +65,17 @@ inline Settled select_near(const Choice& from, float threshold, const KeptBand& 
     settled.hit = settled.hit && lowest < settled.threshold * 1.25f;
     settled.threshold = lowest;
   }
-  // A gentle pull to the middle of the band, and a firmer one where the capacity was reached: how
-  // steeply numbers fall with the threshold is not known, about its 3rd power for heavy tails, its
-  // 11th for normal ones at 0.1 %.
+  // The threshold is pulled gently to the middle of the band, and more firmly if the capacity was
+  // reached. It is not known how steeply the number of entries falls with the threshold: about with
+  // its 3rd power for heavy tails, with its 11th for normal tails at 0.1 %.
   const double excess = static_cast<double>(settled.count) / static_cast<double>(band.target);
   const double pull = settled.count == band.most ? 8 : 16;
   settled.threshold *= static_cast<float>(std::exp2(std::log2(excess) / pull));
   return settled;
 }
 
-// What an estimate looks at first: does the fold where the target still has one.
+// The statistics that an estimate needs first; their sweep does the target's fold if it still has
+// one.
 inline kernels::Statistics first_statistics(kernels::SelectSegment& target, kernels::CodePath path,
                                             kernels::StatisticsRequest request = {}) {
   request.fold = std::exchange(target.fold, nullptr);
@@ -83,20 +85,20 @@ inline kernels::Statistics first_statistics(kernels::SelectSegment& target, kern
 class SteeredSelection {
  public:
   static constexpr uint32_t kState = 0;       // index of the soft state
-  static constexpr uint64_t kOwnNumbers = 2;  // of a state, before what the method learned
+  static constexpr uint64_t kOwnNumbers = 2;  // of a state, before the numbers of the method
 
   static Option density_option(double value) {
     return sdk::density_option(value, "share of the entries that is sent, within a tenth");
   }
 
-  // An estimate serves for `reuse_period` steps.
+  // An estimate is used for `reuse_period` steps.
   explicit SteeredSelection(double density, int64_t reuse_period = 1)
       : density_(density), reuse_period_(static_cast<float>(reuse_period)) {}
 
   KeptBand band(uint64_t n) const { return kept_band(n, density_); }
   double density() const { return density_; }
 
-  // Declares the state, with `n_learned` numbers of the method's own behind ours.
+  // Declares the state: the numbers of this class, then `n_learned` numbers of the method.
   void plan(CompressorNeed& need, uint64_t n_learned) const {
     need.states.add("threshold", 1, kOwnNumbers + n_learned, PENSTOCK_STATE_SOFT);
   }
@@ -105,8 +107,8 @@ class SteeredSelection {
   // declared.
   //   float estimate(std::span<float> learned)              a fresh threshold, in units of x
   //   void learn(std::span<float> learned, const Settled&)  after a fresh one
-  // Where the segment has a fold, the first sweep does it: that of the estimate, which takes the
-  // fold out of the segment, or that of the selection.
+  // If the segment has a fold, the first sweep does it: the sweep of the estimate, which removes
+  // the fold from the segment, or the sweep of the selection.
   template <typename Estimate, typename Learn>
   void choose(const Choice& from, const KeptBand& band, std::span<float> state, Estimate&& estimate,
               Learn&& learn) const {
@@ -122,7 +124,7 @@ class SteeredSelection {
     age = settled.hit ? (reuse ? age + 1 : 1) : reuse_period_;
   }
 
-  // The same on a device, by a law that its kernels know.
+  // Chooses on a device, by a law that its kernels implement.
   void choose(const device::Choice& from, const KeptBand& band, std::span<float> state,
               const device::SteeringLaw& law) const {
     device::choose_steered(from, law, rules(band, from.unit()), state);
@@ -137,12 +139,12 @@ class SteeredSelection {
   float reuse_period_;
 };
 
-// A sparse method with the options density and reuse_period that makes an estimate by a fit:
+// A sparse method with the options density and reuse_period whose estimate is a fit. It has
 //   static constexpr uint64_t kLearned;  // numbers that it learns for a gradient
-//   struct Fit;                          // what learn wants to know of an estimate
+//   struct Fit;                          // the data of an estimate that learn needs
 //   float estimate(const Choice& from, std::span<float> learned, Fit& fit) const;
 //   void learn(std::span<float> learned, const Fit& fit, const Settled& settled) const;
-// and, where a device has kernels for it, says which law that is:
+// and, if there are device kernels for its fit, names their law:
 //   device::SteeringLaw law() const;
 template <typename Method>
 concept SteersOnDevices = requires(const Method& method) {

@@ -1,22 +1,22 @@
-// Methods whose payloads are float32 numbers that are summed on the way, and that send some
-// gradients as they are. A method says which, and how it codes the others:
+// The base of methods whose payloads are float32 numbers that the transport sums, and that send
+// some gradients uncompressed. A method defines which gradients it codes, and how:
 //
 //   class Method : public sdk::SummedCompressor<Method> {
 //    public:
-//     void plan(...);                                    // plan_dense for what is not coded
+//     void plan(...);                                    // plan_dense for items that are not coded
 //     bool coded(const Item& item) const;
-//     uint64_t entries(uint32_t phase, uint32_t round, const Item& item) const;  // of a coded one
+//     uint64_t entries(uint32_t phase, uint32_t round, const Item& item) const;  // of a coded item
 //     void encode_coded(const Call&, const Item&, std::span<float> sent, const kernels::Fold*);
 //     void decode_coded(const Call&, const Item&, std::span<const float> sum);
-//     static constexpr bool kFolds = true;  // encode_coded does the fold that it is given first;
-//                                           // without it there never is one (null)
+//     static constexpr bool kFolds = true;  // encode_coded first applies the fold that it gets;
+//                                           // without kFolds the fold is always null
 //   };
 //
-// `sum` has `entries` numbers, or none where no rank has sent any, which counts as zeros;
-// decode_coded multiplies what it writes by call.result_scale(). What is
-// coded and decoded is [step]; a sum of another size is refused with INVALID_PAYLOAD. With kernels
-// linked (device/) gradients that go as they are do so on devices too; a method whose own calls
-// do says so in its traits.
+// `sum` has `entries` numbers, or no numbers if no rank has sent any, which counts as zeros;
+// decode_coded must multiply its result by call.result_scale(). encode_coded and decode_coded are
+// [step]; a sum of another size is refused with INVALID_PAYLOAD. If the device kernels are linked
+// (device/), uncompressed gradients work on devices too; a method whose coded gradients also work
+// there declares it in its traits.
 #pragma once
 
 #include <methods/agreed.hpp>
@@ -72,14 +72,14 @@ class SummedCompressor : public FoldingEncoder<Method> {
   }
 
  protected:
-  // Kernels run as agreed on for their family.
+  // Kernels of `family` run with the agreed instruction set and the host's workers.
   explicit SummedCompressor(std::string_view family) : on_(agreed_execution(family)) {}
 
   static void plan_dense(const Item& item, CompressorNeed& need) {
     need.round(PENSTOCK_COMBINE_SUM)
         .section(PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, item.numel(), true,
                  PENSTOCK_SPLIT_BY_ELEMENT);
-    // A part of a matrix could be judged otherwise than the whole, so only vectors may be cut.
+    // `coded` may differ between a part of a matrix and the whole, so only vectors may be cut.
     need.part_alignment = item.n_dims() < 2 ? 1 : 0;
     need.flags = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
   }
@@ -103,7 +103,7 @@ class SummedCompressor : public FoldingEncoder<Method> {
     const std::span<float> work = item.work();
     if (fold != nullptr) kernels::compensate(*fold, work.size(), on_.path);
     std::copy(work.begin(), work.end(), sent.begin());
-    if (item.keeps()) clear(work);  // all of it goes
+    if (item.keeps()) clear(work);  // every element is sent
   }
 
   static void decode_dense(const Call& call, const Item& item, std::span<const float> sum) {

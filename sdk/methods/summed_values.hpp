@@ -1,8 +1,8 @@
-// Values of entries that all ranks choose alike, so that they are summed on the way: float32, or
+// Values of entries that all ranks choose alike, so that the transport can sum them: float32, or
 // rounded to 16 bits.
 //
-// There is no int8 here. A byte means something only times a scale; ranks would have to agree on
-// one first, which is a round of its own, and a sum of bytes does not fit a byte.
+// There is no int8 here. A byte needs a scale, on which the ranks would have to agree in a further
+// round, and a sum of bytes does not fit a byte.
 #pragma once
 
 #include <kernels/convert.hpp>
@@ -31,9 +31,9 @@ class SummedValues {
     return type_ == kernels::ValueType::kBfloat16 ? PENSTOCK_BFLOAT16 : PENSTOCK_FLOAT32;
   }
 
-  // Writes entries [first, first + count) of section 0 and leaves in `values` what they stand for.
-  // In 16 bits that is at most the largest number that `world` ranks may send without their sum
-  // overflowing.
+  // Writes entries [first, first + count) of section 0 and replaces `values` by the rounded values
+  // that were written. 16-bit values are limited to the largest number that each of `world` ranks
+  // may send without an overflow of the sum.
   void pack(float* values, uint64_t count, const PayloadWriter& payload, uint64_t first,
             uint32_t world) const {
     char* const target = payload.room<char>(0).data() + first * dtype_bytes(dtype());
@@ -44,7 +44,7 @@ class SummedValues {
     kernels::narrow_values(type_, values, count, target, 0);
   }
 
-  // What stays of an entry: nothing where all of it was sent, infinity included.
+  // The part of an entry that stays: 0 if all of it was sent, infinity included.
   static float left_over(float before, float sent) { return before == sent ? 0 : before - sent; }
 
   // Section 0 of a sum. Throws INVALID_PAYLOAD unless it has `expected` entries of this type.
@@ -68,7 +68,7 @@ class SummedValues {
     const char* data_;
   };
 
-  // What a rank may send of a value at most, in 16 bits.
+  // The largest magnitude that a rank may send in 16 bits.
   float limit_among(uint32_t world) const {
     return type_ == kernels::ValueType::kFloat16 ? kernels::half_share(world)
                                                  : kernels::bfloat16_share(world);

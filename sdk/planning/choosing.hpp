@@ -1,17 +1,17 @@
 // The base of schedulers that choose, gradient by gradient, between the configured compressor and a
-// further candidate that stays dense. What either costs must be measured before anything is chosen:
-// a candidate that never ran would pass for free. Such a scheduler has
+// further candidate that stays dense. The cost of both must be measured before the choice, because
+// a candidate that never ran would seem to cost nothing. Such a scheduler has
 //
 //   class Method : public planning::ChoosingScheduler<Method> {
 //    public:
 //     static constexpr const char* kName = "method";
 //     static inline const sdk::OptionList options{dense_option(), ..., profile_steps_option()};
 //     explicit Method(const sdk::Options& values);
-//     planning::Plan choose(const penstock_model& model) const;  // once all is measured
+//     planning::Plan choose(const penstock_model& model) const;  // after all measurements
 //   };
 //
-// and may have `all_measured` and `probe` of its own, where it chooses among more than two. A
-// choice stays once it is made. All functions are [plan].
+// and may define its own `all_measured` and `probe` if it chooses among more than two candidates.
+// A choice is final. All functions are [plan].
 #pragma once
 
 #include "planning/cost.hpp"
@@ -25,7 +25,7 @@
 
 namespace penstock::planning {
 
-// The index of the candidate `dense` of a gradient, or -1 where it has none or has nothing else.
+// The index of a gradient's candidate `dense`, or -1 if it has no such candidate behind the first.
 inline int64_t dense_choice(const penstock_gradient_model& gradient, std::string_view dense) {
   for (uint64_t i = 1; i < gradient.n_candidates; ++i)
     if (sdk::view(gradient.candidates[i]->compressor) == dense) return static_cast<int64_t>(i);
@@ -38,8 +38,8 @@ inline bool has_choice(const penstock_model& model, std::string_view dense) {
   return false;
 }
 
-// Throws INVALID_ARGUMENT, in the name of a scheduler, where gradients have candidates but `dense`
-// is none that can be chosen: it would do nothing.
+// Throws INVALID_ARGUMENT, in the name of a scheduler, if gradients have several candidates but
+// `dense` can be chosen for no gradient: the scheduler would have no effect.
 inline void require_candidate(const penstock_model& model, std::string_view dense,
                               const char* name) {
   if (has_choice(model, dense)) return;
@@ -57,14 +57,14 @@ inline void require_candidate(const penstock_model& model, std::string_view dens
   }
 }
 
-// The index of the candidate of that name, or of the configured one where there is none.
+// The index of the candidate with this name, or 0, the configured candidate, if there is none.
 inline uint32_t choice_named(const penstock_gradient_model& gradient, std::string_view name) {
   for (uint64_t i = 0; i < gradient.n_candidates; ++i)
     if (sdk::view(gradient.candidates[i]->compressor) == name) return static_cast<uint32_t>(i);
   return 0;
 }
 
-// Candidates that have not run.
+// The candidates of a gradient without a measurement.
 inline std::vector<uint32_t> unmeasured(const penstock_gradient_model& gradient) {
   std::vector<uint32_t> choices;
   for (uint32_t c = 0; c < gradient.n_candidates; ++c)
@@ -72,7 +72,7 @@ inline std::vector<uint32_t> unmeasured(const penstock_gradient_model& gradient)
   return choices;
 }
 
-// Whether all candidates have run of those gradients that have several.
+// Whether every candidate has run, for each gradient with several candidates.
 inline bool are_all_measured(const penstock_model& model) {
   if (!is_measured(model)) return false;
   for (uint64_t i = 0; i < model.n_gradients; ++i)
@@ -81,12 +81,12 @@ inline bool are_all_measured(const penstock_model& model) {
   return true;
 }
 
-// All gradients in order of readiness, whatever the phase, for a gradient keeps its choice.
+// All gradients in order of readiness, of all phases, because a gradient keeps its choice.
 inline std::vector<uint64_t> in_order(const penstock_model& model) {
   return {model.order, model.order + model.n_gradients};
 }
 
-// Those, so many together; given buckets stay whole.
+// All gradients in order of readiness, in buckets of `count`; given buckets stay whole.
 inline Buckets buckets_in_order(const penstock_model& model, uint64_t count) {
   if (are_given(model)) return units(model, in_order(model));
   Buckets buckets;
@@ -97,22 +97,22 @@ inline Buckets buckets_in_order(const penstock_model& model, uint64_t count) {
   return buckets;
 }
 
-// What goes together while candidates are measured, unless a method says otherwise.
+// The default buckets while candidates are measured.
 inline Buckets probed_buckets(const penstock_model& model) {
   constexpr uint64_t kTogether = 16;
   return buckets_in_order(model, kTogether);
 }
 
-// Whether a piece has anything to send in the phase. One that sends nothing in any has its place in
-// phase 0.
+// Whether a piece takes part in a phase: if it sends data in this phase. A piece that sends no data
+// in any phase takes part in phase 0.
 inline bool takes_part(const penstock_model& model, const Piece& piece, uint32_t phase) {
   const uint64_t* bytes = model.gradients[piece.gradient]->candidates[piece.choice]->phase_bytes;
   if (bytes[phase] != 0) return true;
   return phase == 0 && std::all_of(bytes, bytes + model.period, [](uint64_t n) { return n == 0; });
 }
 
-// A plan with the same buckets in every phase, each with those of its pieces that take part: a
-// gradient keeps its cuts and its choice whatever the phase.
+// A plan with these buckets in every phase; a bucket has the pieces that take part in the phase. A
+// gradient keeps its cuts and its choice in all phases.
 inline Plan in_every_phase(const penstock_model& model,
                            const std::vector<std::vector<Piece>>& buckets) {
   Plan plan;
@@ -127,9 +127,9 @@ inline Plan in_every_phase(const penstock_model& model,
   return plan;
 }
 
-// A plan in which bucket after bucket takes another candidate that has not run; where there is one
-// bucket, gradient after gradient. So as many rounds as there are candidates measure all. The
-// caller explains.
+// A plan in which successive buckets take different unmeasured candidates; if there is one bucket,
+// successive gradients do. So as many plans as there are candidates measure all candidates. The
+// caller adds the explanation.
 inline Plan probing_plan(const penstock_model& model) {
   const Buckets buckets = probed_buckets(model);
   std::vector<std::vector<Piece>> pieces(buckets.size());
@@ -145,7 +145,7 @@ inline Plan probing_plan(const penstock_model& model) {
   return in_every_phase(model, pieces);
 }
 
-// What to say of one.
+// The explanation of a probing plan.
 inline std::string probing_words(const penstock_model& model, const Plan& plan,
                                  std::string_view dense, const char* name) {
   return sdk::text(
@@ -156,7 +156,7 @@ inline std::string probing_words(const penstock_model& model, const Plan& plan,
                       "' as a further candidate, so there is nothing to choose"));
 }
 
-// Writes buckets and explanation of a plan that was made as values.
+// Writes the buckets and the explanation of `plan` to a sink.
 inline void write(const Plan& plan, sdk::PlanSink& sink) {
   for (const std::string& line : plan.explanation) sink.explain(line);
   for (const Bucket& bucket : plan.buckets) {
@@ -218,7 +218,7 @@ class ChoosingScheduler {
     write(measured ? method.choose(model) : method.probe(model), sink);
   }
 
-  // A new plan as long as candidates are being measured.
+  // Asks for a new plan as long as candidates are being measured.
   uint32_t observe(const penstock_measurement& measurement) const {
     const bool waits = chooses_ || measurement.step < profile_steps_;
     return waits ? PENSTOCK_KEEP_PLAN : PENSTOCK_MAKE_NEW_PLAN;
@@ -228,7 +228,7 @@ class ChoosingScheduler {
     return planning::probed_buckets(model);
   }
 
-  // Of every gradient that has a choice, both ways.
+  // Whether both candidates have run, for every gradient with a choice.
   bool all_measured(const penstock_model& model) const {
     if (!is_measured(model)) return false;
     for (uint64_t i = 0; i < model.n_gradients; ++i) {
@@ -241,8 +241,9 @@ class ChoosingScheduler {
     return true;
   }
 
-  // What has not run yet runs now; of what is equally known every second bucket goes dense, or
-  // where there is only one bucket, every second gradient. So two rounds at most measure all.
+  // A plan that measures. If only one candidate of a gradient has run, the other one is planned.
+  // Otherwise every second bucket is dense, or if there is only one bucket, every second gradient.
+  // So at most two such plans measure all candidates.
   Plan probe(const penstock_model& model) const {
     const Buckets buckets = static_cast<const Method&>(*this).probed_buckets(model);
     std::vector<std::vector<Piece>> pieces(buckets.size());
@@ -281,7 +282,7 @@ class ChoosingScheduler {
 
   std::string dense_;
   uint64_t profile_steps_;
-  bool chooses_ = false;  // the plan in force is the one that stays
+  bool chooses_ = false;  // the plan in force is final
 };
 
 }  // namespace penstock::planning

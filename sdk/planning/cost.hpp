@@ -1,8 +1,8 @@
-// What single actions cost, from the measured lines of a model. All times are microseconds.
+// The cost of single actions, from the measured lines of a model. All times are microseconds.
 //
-// Every line has the form fixed + slope * amount. A number that is negative, infinite or no number
-// at all stands for "not measured" and counts as zero, so that no measurement, however broken, can
-// stop or derail a planner.
+// Every line has the form fixed + slope * amount. A number that is negative, infinite or NaN means
+// "not measured" and counts as zero, so that a broken measurement can neither stop nor mislead a
+// planner.
 #pragma once
 
 #include <penstock/compressor.h>
@@ -21,15 +21,15 @@ inline double usable(double us) {
   return std::isfinite(us) && us > 0 ? us : 0.0;
 }
 
-// A candidate that has run, so that its lines say what it costs. One that has not must not pass for
-// free where candidates are compared.
+// Whether a candidate has run, so that its lines give its cost. A comparison of candidates must not
+// take an unmeasured candidate as free.
 inline bool is_measured(const penstock_candidate& candidate) {
   return std::isfinite(candidate.encode_fixed_us) && candidate.encode_fixed_us >= 0 &&
          std::isfinite(candidate.decode_fixed_us) && candidate.decode_fixed_us >= 0;
 }
 
-// What a bucket costs the engine, gathered gradient by gradient. A compressor is called once for
-// all its gradients of a bucket: the fixed part of its lines counts once, whatever their number.
+// The engine's cost for a bucket, summed gradient by gradient. A compressor is called once for all
+// its gradients of a bucket, so the fixed part of its lines counts once.
 class Coding {
  public:
   void add(const penstock_candidate& candidate, uint64_t numel) {
@@ -51,13 +51,13 @@ class Coding {
   double decode_us_ = 0;
 };
 
-// A host of an older version has none of these.
+// The number of measured lines; 0 for a host of an older ABI.
 inline uint64_t n_lines(const penstock_model& model) {
   return PENSTOCK_HAS_FIELD(&model, penstock_model, n_lines) ? model.n_lines : 0;
 }
 
-// The line for messages of `bytes` in `pattern` among the ranks of a level, all ranks where none is
-// named; null where none was measured.
+// The line for messages of `bytes` in `pattern` among the ranks of a level (default: all ranks);
+// null if no such line was measured.
 inline const penstock_link* line_of(const penstock_model& model, uint32_t pattern, double bytes,
                                     uint32_t level = PENSTOCK_LEVEL_WORLD) {
   const penstock_link* best = nullptr;
@@ -87,8 +87,8 @@ inline double message_us(const penstock_model& model, double bytes) {
   return worst;
 }
 
-// One message of `bytes` in a pattern: by the line of that, or as an all-reduce of `factor` times
-// as many bytes.
+// One message of `bytes` in a pattern: by the line of the pattern, or if there is no line, as an
+// all-reduce of `factor` times as many bytes.
 inline double pattern_us(const penstock_model& model, uint32_t pattern, double bytes,
                          double factor) {
   const penstock_link* line = line_of(model, pattern, bytes);
@@ -96,7 +96,7 @@ inline double pattern_us(const penstock_model& model, uint32_t pattern, double b
   return usable(line->alpha_us) + usable(line->beta_us_per_byte) * bytes;
 }
 
-// What one rank hands over for a bucket, by combine rule: each rule is a message of its own.
+// The bytes that one rank sends for a bucket, by combine rule: each rule has its own message.
 struct Volume {
   double summed_bytes = 0;
   double gathered_bytes = 0;
@@ -112,14 +112,15 @@ inline void add_payload(Volume& volume, const penstock_candidate& candidate, uin
   volume.n_rounds = std::max(volume.n_rounds, candidate.n_rounds);
 }
 
-// Times as much as an all-reduce moves through each rank, an all-gather of as many bytes per rank
-// does: what the transport says, else (P-1) b beside 2 (P-1)/P b of a ring, which is P/2.
+// The traffic of an all-gather through each rank, divided by the traffic of an all-reduce of as
+// many bytes per rank: from the transport's volumes; without volumes, of rings: (P-1) b over
+// 2 (P-1)/P b, which is P/2.
 inline double gather_factor(const penstock_model& model, double bytes) {
   const double ring = std::max(1.0, static_cast<double>(model.world) / 2);
   const auto moved = [&](uint32_t pattern) {
     penstock_volume within{sizeof within, 0, 0, 0}, between{sizeof between, 0, 0, 0};
     penstock_volume* const volumes[] = {&within, &between};
-    // An error could not be freed here; a formula has no reason for one.
+    // An error status could not be freed here; but a formula has no reason to fail.
     if (model.volume(model.volume_context, pattern, model.hosts, model.ranks_per_host,
                      static_cast<uint64_t>(bytes), volumes) != nullptr)
       return 0.0;
@@ -131,9 +132,9 @@ inline double gather_factor(const penstock_model& model, double bytes) {
   return summed > 0 && gathered > 0 ? std::max(1.0, gathered / summed) : ring;
 }
 
-// The exchange of a bucket, by the lines of its patterns where they were measured. The line of a
-// link alone is taken to be that of an all-reduce. A further round costs one more start-up; what
-// the engine does between two rounds is not modelled.
+// The time to exchange a bucket, by the measured lines of its patterns. Without such a line, the
+// line of the link counts as the line of an all-reduce. Each further round costs one start-up more;
+// the engine's work between two rounds is not modelled.
 inline double exchange_us(const penstock_model& model, const Volume& volume) {
   double time = 0;
   if (volume.summed_bytes > 0)
@@ -145,7 +146,7 @@ inline double exchange_us(const penstock_model& model, const Volume& volume) {
   return time + (std::max(volume.n_rounds, 1u) - 1) * startup_us(model);
 }
 
-// What gradients cost that travel together in a phase, gathered one by one. Copies are cheap.
+// The cost of gradients in one bucket in a phase, summed one by one. It is cheap to copy.
 class Together {
  public:
   Together(const penstock_model& model, uint32_t phase) : model_(&model), phase_(phase) {}

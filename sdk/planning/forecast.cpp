@@ -11,7 +11,7 @@ namespace penstock::planning {
 
 namespace {
 
-// What a bucket costs, before anything is put in time.
+// The costs of a bucket, before its actions get a place in time.
 struct Costs {
   double encode = 0;
   double decode = 0;
@@ -26,7 +26,7 @@ double share_of(const Piece& piece, const penstock_gradient_model& gradient) {
   return static_cast<double>(piece.numel) / static_cast<double>(gradient.numel);
 }
 
-// By the lines of the model; of a whole exchange either half of route split takes half.
+// Exchange times by the lines of the model; each half of route split takes half of the exchange.
 ExchangeTimes by_lines(const Bucket& bucket, const penstock_model& model, const Volume& volume) {
   const double whole = exchange_us(model, volume);
   if (!halves_sums(bucket.route)) return {whole, 0};
@@ -70,7 +70,7 @@ double ready_time(const Bucket& bucket, const penstock_model& model, double back
   return ready;
 }
 
-// The engine and the link until all that belongs to backward is done.
+// Simulates the engine and the link until all work of backward is done.
 class Backward {
  public:
   Backward(std::vector<BucketTimes>& times, const std::vector<Costs>& costs)
@@ -107,7 +107,7 @@ class Backward {
   double engine_free() const { return free_at_; }
 
  private:
-  // Buckets of route split are decoded in the next forward.
+  // Skips buckets of route split, which are decoded in the next forward.
   void skip_deferred_decodes() {
     while (next_decode_ < exchanged_ && costs_[next_decode_].split) ++next_decode_;
   }
@@ -126,7 +126,7 @@ class Backward {
     times_[index].encode_end = free_at_ = now + costs_[index].encode;
     encoded_[index] = true;
     ++n_encoded_;
-    // The link takes buckets in order: what became known is the run of encoded ones at its head.
+    // The link takes buckets in order: the encoded buckets at its head now have known times.
     while (exchanged_ < times_.size() && encoded_[exchanged_]) {
       BucketTimes& bucket = times_[exchanged_];
       bucket.exchange_start = std::max(link_free_, bucket.encode_end);
@@ -143,7 +143,7 @@ class Backward {
   std::vector<bool> encoded_ = std::vector<bool>(times_.size());
   size_t n_arrived_ = 0;
   size_t n_encoded_ = 0;
-  size_t exchanged_ = 0;  // buckets before this one have their times on the link
+  size_t exchanged_ = 0;  // number of buckets with known times on the link
   size_t next_decode_ = 0;
   double free_at_ = 0;
   double link_free_ = 0;

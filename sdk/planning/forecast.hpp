@@ -1,9 +1,10 @@
-// One pure function: what a plan does when, on a model.
+// Predicts the times of a plan on a model, as a pure function.
 //
-// Three things work side by side, as in the runtime: backward, which makes gradients ready and is
+// Three things run in parallel, as in the runtime: backward, which makes gradients ready and is
 // never delayed; one engine, which encodes and decodes, one job at a time, decode before encode and
 // the earlier bucket first; and one ordered link, which carries buckets one after the other in the
-// order of the plan. Without encode and decode this is the recursion of wait-free back-propagation,
+// order of the plan. With no encode and decode times this is the recursion of wait-free
+// back-propagation,
 //   start[b] = max(start[b-1] + exchange[b-1], ready[b]).
 // On route split the link carries the reduce-scatters in backward and the all-gathers in the next
 // forward, the last bucket first, each at half the cost.
@@ -34,21 +35,22 @@ struct BucketTimes {
 struct Forecast {
   std::vector<BucketTimes> buckets;  // of the phase, in order of priority
   double backward_end = 0;
-  double forward_start = 0;  // when the application gets on: all that belongs to backward is done
+  double forward_start = 0;  // when the application continues: all work of backward is done
   double end = 0;            // when the last bucket is decoded
   double exposed_us = 0;  // how long the application waits: after backward and in the next forward
   double encode_us = 0;   // totals
   double decode_us = 0;
   double exchange_us = 0;
-  double bytes = 0;  // that one rank hands over
+  double bytes = 0;  // sent by one rank
 };
 
 // The forecast of one phase of the plan. Pieces must name gradients and candidates of the model.
 // Unmeasured times count as zero, so an unmeasured model gives an empty forecast, not an error.
 Forecast forecast(const Plan& plan, const penstock_model& model, uint32_t phase = 0);
 
-// What the exchange of a bucket takes in backward, and on route split in the next forward; and how
-// much of what its compressors' lines say a rank has to do, where a route shares that out.
+// The times of a bucket's exchange in backward and, on route split, in the next forward. The shares
+// are one rank's part of the time that the compressors' lines give, on a route that divides the
+// coding among ranks.
 struct ExchangeTimes {
   double backward_us = 0;
   double forward_us = 0;
@@ -57,12 +59,12 @@ struct ExchangeTimes {
 };
 // By index into Plan::buckets.
 using ExchangeOf = std::function<ExchangeTimes(uint64_t bucket)>;
-// The same with exchanges told by `exchange_of` in place of the lines of the model: for simulators,
-// which know routes and clusters and not only a line through them.
+// As above, with exchange times from `exchange_of` instead of the model's lines: for simulators,
+// which model routes and clusters more exactly than by one line.
 Forecast forecast(const Plan& plan, const penstock_model& model, uint32_t phase,
                   const ExchangeOf& exchange_of);
 
-// Mean over the phases.
+// The exposed time of the plan in microseconds, the mean over its phases.
 double exposed_us(const Plan& plan, const penstock_model& model);
 
 }  // namespace penstock::planning

@@ -1,5 +1,5 @@
-// The forecast against the recursion of wait-free back-propagation and against a simulation that
-// only knows a clock, over every way to cut up to eight gradients into buckets.
+// Compares the forecast with the recursion of wait-free back-propagation and with a simulation by a
+// clock, over every way to cut up to eight gradients into buckets.
 #include "planning/forecast.hpp"
 
 #include "planning/model.hpp"
@@ -15,7 +15,7 @@
 namespace penstock::planning {
 namespace {
 
-// Whole microseconds throughout, so that a clock that ticks once a microsecond misses nothing.
+// All times are whole microseconds, so that a clock with one tick per microsecond is exact.
 struct Job {
   int64_t ready, encode, exchange, decode;
 };
@@ -23,8 +23,8 @@ struct JobTimes {
   int64_t encode_start = -1, exchange_start = -1, decode_start = -1, decode_end = -1;
 };
 
-// One tick after another: at each, whoever is free takes what is allowed. Every job takes at least
-// one tick, so that nothing that starts at a tick can end at it.
+// Simulates one tick after another: at each tick, the engine and the link, if free, take an allowed
+// job. Every job takes at least one tick, so that no job starts and ends at one tick.
 std::vector<JobTimes> simulate_by_clock(const std::vector<Job>& jobs) {
   std::vector<JobTimes> times(jobs.size());
   int64_t engine_until = 0;

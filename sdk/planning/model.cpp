@@ -1,4 +1,4 @@
-// Reading and owning models.
+// Reads and owns models; see model.hpp.
 #include "planning/model.hpp"
 
 #include "planning/cost.hpp"
@@ -13,7 +13,7 @@ namespace penstock::planning {
 
 namespace {
 
-// Beyond this a period is a mistake, not a method: the longest published one is two.
+// A longer period is a mistake, not a method: the longest published period is two.
 constexpr uint32_t kMaxPeriod = 4096;
 
 template <typename... Parts>
@@ -185,7 +185,7 @@ GradientEntry dense_gradient(std::string name, uint64_t numel, double ready_us) 
   return entry;
 }
 
-// Deques, because what points into them must stay valid while they grow.
+// Uses deques, because pointers into them must stay valid while they grow.
 struct OwnedModel::Storage {
   ModelEntries entries;
   std::deque<penstock_candidate> candidates;

@@ -1,4 +1,4 @@
-// Reading a penstock_model, and owning one: what every scheduler asks of it, and a builder for
+// Functions that read a penstock_model for schedulers, and a builder that owns a model, for
 // simulators and tests.
 #pragma once
 
@@ -14,10 +14,10 @@ namespace penstock::planning {
 
 // ---- Reading ----
 
-// What is wrong with a model, as a sentence for an error; empty when a plan can be made of it.
-// Checks all that a planner relies on, so that it need not look again: pointers, the order being a
-// permutation, candidates, the period, and that the route asked for is one of `routes` (a bit per
-// PENSTOCK_ROUTE_*). Times and cost lines are never a problem: see usable() in cost.hpp.
+// Returns the fault of a model, as a sentence for an error; empty if a plan can be made. It checks
+// everything that a planner relies on, so that the planner need not check again: pointers, that the
+// order is a permutation, candidates, the period, and that the requested route is in `routes` (a
+// bit per PENSTOCK_ROUTE_*). Times and cost lines are never a fault: see usable() in cost.hpp.
 std::string find_problem(const penstock_model& model, uint64_t routes);
 
 // The bit of a route in a mask.
@@ -25,37 +25,38 @@ constexpr uint64_t route_bit(uint32_t route) {
   return uint64_t{1} << route;
 }
 
-// The routes of a scheduler that only says what travels together: each takes a bucket whole.
+// The routes for a scheduler that only forms buckets: each route carries a bucket as a whole.
 constexpr uint64_t kWholeBucketRoutes = route_bit(PENSTOCK_ROUTE_FLAT) |
                                         route_bit(PENSTOCK_ROUTE_HIERARCHICAL) |
                                         route_bit(PENSTOCK_ROUTE_SHARD);
 
-// The route that the scheme asks for, or flat where it leaves the choice.
+// The route that the scheme requests, or flat if the scheme leaves the choice.
 inline uint32_t whole_bucket_route(const penstock_model& model) {
   return model.route == 0 ? uint32_t{PENSTOCK_ROUTE_FLAT} : model.route;
 }
 
-// Bytes that a rank hands over for a gradient in a phase, with its configured compressor.
+// Bytes that a rank sends for a gradient in a phase, with its configured compressor.
 uint64_t payload_bytes(const penstock_gradient_model& gradient, uint32_t phase);
 
-// Gradients that send something in `phase`, in order of readiness. One that sends nothing in any
+// Gradients that send data in `phase`, in order of readiness. A gradient that sends no data in any
 // phase (it has no elements) takes part in phase 0: every gradient has a place in a plan.
 std::vector<uint64_t> taking_part(const penstock_model& model, uint32_t phase);
 
-// What may not be divided, in order of readiness: with GIVEN_BUCKETS the given buckets, each at the
-// place of its last member, otherwise single gradients. Members are in order of readiness.
+// The units that must not be divided, in order of readiness: with GIVEN_BUCKETS the given buckets,
+// each at the place of its last member, otherwise single gradients. Members are in order of
+// readiness.
 std::vector<std::vector<uint64_t>> units(const penstock_model& model, uint32_t phase);
-// The same of these gradients, which are in order of readiness.
+// The units of these gradients, which must be in order of readiness.
 std::vector<std::vector<uint64_t>> units(const penstock_model& model,
                                          const std::vector<uint64_t>& gradients);
 
-// When each of `gradients` is ready, in microseconds: the running maximum, because their order is
-// agreed and a time that runs backwards is noise. What is no time counts as zero.
+// The time in microseconds at which each of `gradients` is ready: the running maximum, because the
+// order is agreed and a decreasing time is noise. An invalid time counts as zero.
 std::vector<double> ready_times(const penstock_model& model,
                                 const std::vector<uint64_t>& gradients);
 
 // Buckets of `count` gradients each (at least one), in order of readiness; the last may hold fewer.
-// What a scheduler plans as long as nothing is measured.
+// A scheduler plans these as long as no times are measured.
 std::vector<std::vector<uint64_t>> buckets_by_count(const penstock_model& model, uint32_t phase,
                                                     uint64_t count);
 
@@ -63,16 +64,17 @@ std::vector<std::vector<uint64_t>> buckets_by_count(const penstock_model& model,
 std::vector<std::vector<uint64_t>> runs_of(const std::vector<uint64_t>& gradients,
                                            const std::vector<uint64_t>& counts);
 
-// When each of `gradients` would be ready if backward took `backward` time in all and each took its
-// share by elements: in the unit of `backward`. Without any element all are ready at once.
+// The time at which each of `gradients` would be ready if backward took the time `backward` and
+// each gradient took a part in proportion to its elements, in the unit of `backward`. If there are
+// no elements, all gradients are ready at once.
 std::vector<double> ready_by_elements(const penstock_model& model,
                                       const std::vector<uint64_t>& gradients, double backward);
 
-// Gradients in the order in which the next forward needs them: by measured forward times where all
-// are known, otherwise the reverse of the order of readiness.
+// Gradients in the order in which the next forward needs them: by measured forward times if all are
+// known, otherwise in the reverse of the order of readiness.
 std::vector<uint64_t> forward_order(const penstock_model& model);
 
-// a + b, or the largest number where that would overflow.
+// a + b, or the largest number if a + b would overflow.
 constexpr uint64_t saturating_add(uint64_t a, uint64_t b) {
   return a + b < a ? UINT64_MAX : a + b;
 }
@@ -103,7 +105,7 @@ struct GradientEntry {
   uint32_t given_bucket = PENSTOCK_NO_BUCKET;
 };
 
-// A float32 gradient of one dimension that is sent as it is.
+// A float32 gradient of one dimension, sent uncompressed.
 GradientEntry dense_gradient(std::string name, uint64_t numel, double ready_us = -1);
 
 struct LinkEntry {
@@ -119,7 +121,7 @@ struct ModelEntries {
   std::vector<uint64_t> order;           // empty: the reverse of registration
   std::vector<LinkEntry> links;          // one for each level
   std::vector<LinkEntry> lines;          // per level, pattern and class of size
-  // As in penstock_model; what it needs outlives the model.
+  // As in penstock_model; the data behind volume_context must outlive the model.
   decltype(penstock_model::volume) volume = nullptr;
   void* volume_context = nullptr;
   double backward_us = 0;
@@ -132,7 +134,7 @@ struct ModelEntries {
   uint32_t flags = 0;
 };
 
-// A penstock_model with all it points to. The model is valid as long as this object is.
+// Owns a penstock_model and all data that it points to. The model is valid as long as this object.
 class OwnedModel {
  public:
   explicit OwnedModel(ModelEntries entries);

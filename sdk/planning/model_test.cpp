@@ -1,4 +1,4 @@
-// Reading models: order, phases, given buckets, and models that no plan can be made of.
+// Tests of reading models: order, phases, given buckets, and models without a possible plan.
 #include "planning/model.hpp"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST(Model, GivenBucketsComeWhenTheirLastMemberIsReady) {
   entries.gradients[2].given_bucket = 1;
   const OwnedModel owned(entries);
   EXPECT_EQ(units(owned.model(), 0), (std::vector<std::vector<uint64_t>>{{3, 2}, {1}, {4, 0}}));
-  entries.flags = 0;  // without the flag the numbers mean nothing
+  entries.flags = 0;  // without the flag the numbers have no meaning
   const OwnedModel free(entries);
   EXPECT_EQ(units(free.model(), 0).size(), 5u);
 }

@@ -1,5 +1,5 @@
-// A plan as plain values, and a sink that records one: what a simulator or a test keeps of what a
-// scheduler wrote.
+// A plan as plain values, and a sink with which a simulator or a test records the plan of a
+// scheduler.
 #pragma once
 
 #include <penstock/scheduler.h>
@@ -22,7 +22,7 @@ struct Piece {
 
 constexpr uint32_t kNoLeg = UINT32_MAX;
 
-// Where a route itself leaves the backward pass.
+// The first leg of a route that always waits for the next forward, or kNoLeg.
 constexpr uint32_t waits_from_of(uint32_t route) {
   return halves_sums(route) ? 1 : kNoLeg;
 }
@@ -32,7 +32,7 @@ struct Bucket {
   uint32_t route = PENSTOCK_ROUTE_FLAT;
   uint32_t phase = 0;
   uint32_t launch = PENSTOCK_LAUNCH_READY;
-  // The first leg of the route that waits for the next forward; those behind it follow.
+  // The first leg of the route that waits for the next forward; the later legs follow it.
   uint32_t waits_from = waits_from_of(route);
   bool operator==(const Bucket&) const = default;
 };
@@ -45,7 +45,7 @@ struct Plan {
   std::vector<Bucket> buckets;           // of all phases, in order of addition
   std::vector<MessagePlace> messages;    // empty: the order of buckets
   std::vector<std::string> explanation;  // lines for people
-  uint32_t period = 1;                   // phases; whoever asks for a plan knows it
+  uint32_t period = 1;                   // phases; set by the caller, from the model
   // Explanations are no part of a plan's meaning.
   bool operator==(const Plan& other) const {
     return buckets == other.buckets && messages == other.messages && period == other.period;
@@ -70,7 +70,8 @@ inline std::string counts_text(const Plan& plan, uint32_t phase) {
   return text;
 }
 
-// Records what a scheduler writes. Never refuses anything; must outlive the sink's use.
+// Records the plan that a scheduler writes. It refuses nothing, and must outlive every use of the
+// sink.
 class PlanRecorder {
  public:
   PlanRecorder() {

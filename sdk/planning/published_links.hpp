@@ -1,5 +1,5 @@
-// Lines that authors measured on their own network, by number of ranks: what a planner in a
-// published mode takes in place of measured links.
+// Lines that authors measured on their own network, by number of ranks. A planner in published mode
+// uses them instead of measured links.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct PublishedLink {
   double s_per_byte = 0;
 };
 
-// The line for `ranks` from rows in rising order of ranks, at least one: linear between two rows,
-// the nearest row beyond the ends, so that no number of ranks is without a line.
+// The line for `ranks`, from at least one row in rising order of ranks: linear between two rows,
+// the nearest row beyond the ends, so that every number of ranks has a line.
 inline PublishedLink link_for(std::span<const PublishedLink> rows, uint32_t ranks) {
   const double wanted = ranks;
   if (wanted <= rows.front().ranks) return rows.front();

@@ -1,9 +1,11 @@
-// When a scheduler that plans from measured times asks for a new plan: once as soon as something is
-// measured, and again only when the exposed time has left what the plan in force settled at.
+// Decides when a scheduler that plans from measured times asks for a new plan: once after the first
+// measurements, and again only when the exposed time differs from its first value under the plan in
+// force.
 //
-// That time is compared with itself later on, not with the model's forecast: a model that is wrong
-// would otherwise ask for new plans for ever. Only a first look that is far from the forecast may
-// ask again, kRefinements times in a row: what was measured under the new plan may fix the model.
+// Later exposed times are compared with this first value, not with the model's forecast: otherwise
+// a wrong model would cause new plans for ever. Only if the first value is far from the forecast, a
+// new plan may be requested at once, kRefinements times in a row, because the measurements under
+// the new plan may correct the model.
 #pragma once
 
 #include "planning/cost.hpp"
@@ -17,23 +19,24 @@ namespace penstock::planning {
 
 class Replanning {
  public:
-  // A difference in exposed time below this share of a step is noise, whatever its ratio.
+  // A difference in exposed time below this share of a step is noise, at any ratio.
   static constexpr double kNoise = 0.05;
 
   static constexpr uint32_t kRefinements = 2;
 
-  // `profile_steps`: steps measured before the first plan from measured times; it is best to be
-  // observed as often. `factor`, above 1: the change in exposed time that is worth a new plan, if
-  // it is seen in `looks` looks in a row.
+  // `profile_steps`: steps measured before the first plan from measured times; the scheduler should
+  // be observed with this interval. `factor`, above 1: the change in exposed time that is worth a
+  // new plan, if it is seen in `looks` observations in a row.
   Replanning(uint64_t profile_steps, double factor, uint64_t looks = 1)
       : profile_steps_(profile_steps), factor_(factor), observations_(looks) {}
 
-  // [plan] Tells that a plan was made: where the exposed time settles is to be seen anew.
+  // [plan] Must be called when a plan was made: the next exposed time becomes the new first value.
   void plan_made() {
     settled_us_ = forecast_us_ = -1;
     observations_apart_ = 0;
   }
-  // [plan] The same with what it should leave exposed, and whether it is from measured times.
+  // [plan] As above, with the plan's predicted exposed time, and whether the plan was made from
+  // measured times.
   void plan_made(double forecast_us, bool measured) {
     plan_made();
     forecast_us_ = usable(forecast_us);

@@ -1,4 +1,5 @@
-// When a new plan is asked for: once after the profile, then only when the exposed time moves.
+// Tests when a new plan is requested: once after the profile, then only when the exposed time
+// changes.
 #include "planning/replanning.hpp"
 
 #include <gtest/gtest.h>
@@ -62,7 +63,7 @@ TEST(Replanning, ComparesWithWhereThisPlanSettledAndNotTheOneBefore) {
   EXPECT_EQ(replanning.decide(measured(30, 300)), kNew);
 }
 
-// Drift in small steps is measured from where it settled, so it adds up.
+// Drift in small steps is measured from the first exposed time of the plan, so it adds up.
 TEST(Replanning, SlowDriftIsNoticed) {
   Replanning replanning = settled(300);
   EXPECT_EQ(replanning.decide(measured(15, 450)), kKeep);

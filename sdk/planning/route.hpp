@@ -1,6 +1,6 @@
-// A route is a list of legs: in each, a group of ranks exchanges something, round by round.
-// docs/routes.md draws who sends what to whom. What else there is to know of a route follows from
-// its legs.
+// A route is a list of legs: in each leg, a group of ranks exchanges payloads, round by round.
+// docs/routes.md draws the messages between ranks. All other properties of a route follow from its
+// legs.
 #pragma once
 
 #include <penstock/collective.h>
@@ -15,9 +15,9 @@ namespace penstock::planning {
 
 struct LegKind {
   uint32_t level;    // PENSTOCK_LEVEL_*: which group
-  uint32_t pattern;  // how payloads that are summed meet, or what is gathered goes to its owners
+  uint32_t pattern;  // how payloads are exchanged if they are summed, or go to owners
   bool encodes;      // its payloads are made from work: memory and compressor begin here
-  bool decodes;      // what arrives is the result of what was encoded
+  bool decodes;      // the received payloads are decoded to the result
   constexpr bool is_dense() const { return !encodes && !decodes; }
 };
 
@@ -29,7 +29,7 @@ inline constexpr LegKind kFlat[] = {{PENSTOCK_LEVEL_WORLD, PENSTOCK_ALL_REDUCE, 
 inline constexpr LegKind kSplit[] = {{PENSTOCK_LEVEL_WORLD, PENSTOCK_REDUCE_SCATTER, true, false},
                                      {PENSTOCK_LEVEL_WORLD, PENSTOCK_ALL_GATHER, false, true}};
 // The ranks of a host add their gradients and each owns a part of the sum, which it exchanges coded
-// with the owners of the same part on other hosts; what comes out goes to the whole host.
+// with the owners of this part on other hosts; the result goes to all ranks of the host.
 inline constexpr LegKind kHierarchical[] = {
     {PENSTOCK_LEVEL_LOCAL, PENSTOCK_REDUCE_SCATTER, false, false},
     {PENSTOCK_LEVEL_CROSS, PENSTOCK_ALL_REDUCE, true, true},
@@ -50,7 +50,7 @@ inline constexpr std::array<Route, 4> kRoutes = {
     Route{PENSTOCK_ROUTE_HIERARCHICAL, "hierarchical", legs::kHierarchical},
     Route{PENSTOCK_ROUTE_SHARD, "shard", legs::kShard}};
 
-// None of a number that is no route's.
+// The legs of a route; empty for a number that is not a route.
 constexpr std::span<const LegKind> legs_of(uint32_t route) {
   for (const Route& each : kRoutes)
     if (each.number == route) return each.legs;
@@ -62,17 +62,17 @@ constexpr bool adds_in_hosts(uint32_t route) {
   const auto legs = legs_of(route);
   return !legs.empty() && legs.front().is_dense();
 }
-// What is encoded goes to owners, who add and encode again.
+// Encoded payloads go to owners, which add them and encode the sums.
 constexpr bool encodes_for_owners(uint32_t route) {
   const auto legs = legs_of(route);
   return !legs.empty() && legs.front().encodes && legs.front().pattern == PENSTOCK_ALL_TO_ALL;
 }
-// One sum in two legs, of which the second waits for the next forward.
+// One sum in two legs; the second leg waits for the next forward.
 constexpr bool halves_sums(uint32_t route) {
   const auto legs = legs_of(route);
   return !legs.empty() && legs.front().encodes && !legs.front().decodes;
 }
-// Each element has an owner, who is not every rank; and among which ranks he is one.
+// Whether each element has one owner in a group of ranks; and the level of that group.
 constexpr bool has_owners(uint32_t route) {
   return adds_in_hosts(route) || encodes_for_owners(route);
 }

@@ -4,8 +4,8 @@ namespace penstock::planning {
 
 namespace {
 
-// A message of a level: by its line, or else by the level's link as an all-reduce of `factor` times
-// as many bytes.
+// The time of a message on a level: by its line, or if there is no line, by the level's link as an
+// all-reduce of `factor` times as many bytes.
 double leg_us(const penstock_model& model, uint32_t level, uint32_t pattern, double bytes,
               double factor) {
   if (const penstock_link* line = line_of(model, pattern, bytes, level))
@@ -18,8 +18,8 @@ double leg_us(const penstock_model& model, uint32_t level, uint32_t pattern, dou
   return message_us(model, bytes * factor);
 }
 
-// An all-gather of b bytes from each of n ranks moves (n - 1) b through each, an all-reduce of b
-// bytes 2 (n - 1) / n b: n / 2 times as much. Either half of an all-reduce is half of it.
+// An all-gather of b bytes from each of n ranks moves (n - 1) b bytes through each rank, an
+// all-reduce of b bytes 2 (n - 1) / n b: the ratio is n / 2. Each half of an all-reduce moves half.
 double gather_share(double ranks) {
   return std::max(1.0, ranks / 2);
 }
@@ -41,8 +41,8 @@ Load load_of(const penstock_model& model, const Bucket& bucket) {
   return load;
 }
 
-// Sums within the host, each rank an owner of a part; the parts coded between hosts; all parts to
-// all ranks of the host.
+// The ranks of a host reduce-scatter their sums, so that each rank owns a part; the owners exchange
+// the coded parts between hosts; then each part goes to all ranks of the host.
 ExchangeTimes hierarchical(const penstock_model& model, const Load& load) {
   const double local = std::max(1.0, double(model.ranks_per_host)),
                hosts = std::max(1.0, double(model.hosts)),
@@ -59,12 +59,12 @@ ExchangeTimes hierarchical(const penstock_model& model, const Load& load) {
     times.backward_us += leg_us(model, PENSTOCK_LEVEL_CROSS, PENSTOCK_ALL_GATHER,
                                 load.coded.gathered_bytes / local, gather_share(hosts));
   times.encode_share = 1 / local;
-  // What was summed is decoded once whoever sent it; of what was gathered a payload of each sender.
+  // A sum is decoded once for any number of senders; gathered payloads are decoded one per sender.
   times.decode_share = load.coded.gathered_bytes > 0 ? hosts / local / world : 1 / local;
   return times;
 }
 
-// Each rank owns a part: coded parts to their owners, who add, and coded sums from them to all.
+// Each rank owns a part: coded parts go to their owners, which add them and send coded sums to all.
 ExchangeTimes shard(const penstock_model& model, const Load& load) {
   const double world = std::max(1.0, double(model.world)),
                bytes = load.coded.summed_bytes + load.coded.gathered_bytes;
@@ -72,7 +72,7 @@ ExchangeTimes shard(const penstock_model& model, const Load& load) {
   times.backward_us =
       leg_us(model, PENSTOCK_LEVEL_WORLD, PENSTOCK_REDUCE_SCATTER, bytes, kHalf) +
       leg_us(model, PENSTOCK_LEVEL_WORLD, PENSTOCK_ALL_GATHER, bytes / world, gather_share(world));
-  times.encode_share = 1 + 1 / world;  // and the sums of its own part
+  times.encode_share = 1 + 1 / world;  // its gradients, and the sums of its own part
   // Payloads of all ranks for a part, then a payload for each part.
   times.decode_share = load.coded.gathered_bytes > 0 ? 2 / world : 2;
   return times;

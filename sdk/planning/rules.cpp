@@ -12,7 +12,7 @@ namespace {
 using Gradients = std::vector<uint64_t>;
 using Buckets = std::vector<Gradients>;
 
-// As tensor fusion does: a bucket is closed where the next gradient would take it past `most`.
+// Cuts as tensor fusion does: a bucket is closed if the next gradient would make it exceed `most`.
 Buckets by_bytes(const penstock_model& model, uint32_t phase, const Gradients& gradients,
                  uint64_t most) {
   Buckets buckets;
@@ -29,8 +29,8 @@ Buckets by_bytes(const penstock_model& model, uint32_t phase, const Gradients& g
   return buckets;
 }
 
-// As MG-WFBP does, looking ahead only: a gradient joins the open bucket if it is ready before the
-// message of that could start, or within `patience` of it.
+// Cuts as MG-WFBP does, but decides once per gradient: a gradient joins the open bucket if it is
+// ready before the bucket's message could start, or at most `patience` later.
 Buckets while_busy(const penstock_model& model, uint32_t phase, const Gradients& gradients,
                    double patience) {
   const std::vector<double> ready = ready_times(model, gradients);

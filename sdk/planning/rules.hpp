@@ -1,5 +1,5 @@
-// Simple rules for what goes together. Their plans are compared with what a search finds: where
-// that may not look at all cuts, it is still never behind them.
+// Simple rules that form buckets. A search compares its plan with the plans of these rules: even if
+// it cannot try all cuts, its result is never worse than theirs.
 #pragma once
 
 #include <penstock/scheduler.h>
@@ -9,9 +9,9 @@
 
 namespace penstock::planning {
 
-// Cuts of `gradients`, which are in order of readiness: each alone, two, four, ... and all
-// together; equal shares of the payload; and what becomes ready while the message before is on its
-// way. There is at least one gradient.
+// Cuts of `gradients`, which are in order of readiness: buckets of one, two, four, ... and all
+// gradients; buckets of equal shares of the payload; and buckets of the gradients that become ready
+// during the message before. There must be at least one gradient.
 std::vector<std::vector<std::vector<uint64_t>>> cuts_by_rules(
     const penstock_model& model, uint32_t phase, const std::vector<uint64_t>& gradients);
 

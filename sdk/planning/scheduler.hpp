@@ -1,5 +1,5 @@
-// Bases of schedulers that only say what travels together. Such a scheduler names itself, cuts each
-// phase into buckets, and says why:
+// Bases of schedulers that only form buckets. Such a scheduler has a name, cuts each phase into
+// buckets, and gives its reason:
 //
 //   class Method : public planning::Scheduler<Method> {
 //    public:
@@ -34,16 +34,16 @@ inline bool is_measured(const penstock_model& model) {
   return (model.flags & PENSTOCK_MODEL_MEASURED) != 0;
 }
 
-// Throws INVALID_ARGUMENT, in the name of a scheduler, for a model of which it can make no plan.
+// Throws INVALID_ARGUMENT, in the name of a scheduler, if no plan can be made of the model.
 inline void require_plannable(const penstock_model& model, uint64_t routes, const char* name) {
   const std::string problem = find_problem(model, routes);
   if (!problem.empty()) throw sdk::invalid_argument("scheduler/", name, ": ", problem);
 }
 
-// On route split, the order of messages on a channel that keeps one: all reduce-scatters as
-// backward completes them, then all all-gathers as forward needs them. Bucket after bucket would
-// make the second reduce-scatter wait for an all-gather that starts in the next forward, which
-// waits for the reduce-scatter.
+// Adds the order of messages on an ORDERED channel for route split: all reduce-scatters in the
+// order of backward, then all all-gathers in the order of forward. In the order of buckets, the
+// second reduce-scatter would wait for an all-gather that starts in the next forward, and the
+// forward waits for the reduce-scatter.
 inline void add_split_messages(sdk::PlanSink& sink, uint32_t phase, uint32_t n_buckets) {
   constexpr uint32_t kReduceScatter = 0, kAllGather = 1;  // legs
   for (uint32_t bucket = 0; bucket < n_buckets; ++bucket)
@@ -55,14 +55,14 @@ inline void add_split_messages(sdk::PlanSink& sink, uint32_t phase, uint32_t n_b
 template <typename Method>
 class Scheduler {
  public:
-  // What a method may hide: the routes it knows, the one its buckets take, when they leave.
+  // Defaults that a method may hide: its routes, the route of its buckets, their launch.
   static constexpr uint64_t kRoutes = kWholeBucketRoutes;
   static constexpr uint32_t kLaunch = PENSTOCK_LAUNCH_READY;
   static uint32_t route(const penstock_model& model) { return whole_bucket_route(model); }
 
   void describe(penstock_scheduler_traits& traits) const { traits.routes = Method::kRoutes; }
 
-  // Every gradient alone, unless a method says otherwise.
+  // The default: one bucket per gradient.
   Buckets buckets(const penstock_model& model, uint32_t phase) const { return units(model, phase); }
 
   // Given buckets are neither divided nor joined.
@@ -83,8 +83,8 @@ class Scheduler {
     method().end_plan(model, made);
   }
 
-  // After the buckets of a phase: what is said of it, and messages where their order is not that of
-  // buckets.
+  // Called after the buckets of a phase: writes the explanation, and the messages if their order is
+  // not the order of buckets.
   void end_phase(const penstock_model& model, const Plan& made, uint32_t phase,
                  sdk::PlanSink& sink) const {
     explain(sink, phase, method().reason(model, made, phase));
@@ -110,11 +110,11 @@ class Scheduler {
   const Method& method() const { return static_cast<const Method&>(*this); }
 };
 
-// A scheduler that plans from measured times, by count as long as there are none, or, in a
-// published mode, from the constants of a paper's authors. It has in place of buckets():
+// A scheduler that plans from measured times; by count as long as no times are measured; or, in a
+// published mode, from the constants of a paper's authors. Instead of buckets() it defines
 //     Buckets planned_buckets(const penstock_model& model, uint32_t phase) const;
 //     Buckets published_buckets(const penstock_model& model, uint32_t phase) const;
-// the latter only with the option mode.
+// where the latter is needed only with the option mode.
 template <typename Method>
 class MeasuringScheduler : public Scheduler<Method> {
  public:

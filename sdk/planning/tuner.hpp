@@ -1,11 +1,11 @@
 // A search over one or two positive settings of a scheduler by the step time measured under them.
 //
-// Horovod and DeAR model the step time as a Gaussian process and try what improves most in
-// expectation. With a dozen noisy trials that model is decided by its priors, and it may end on a
-// point that was lucky once. This search goes along one setting at a time in even steps of the
-// logarithm, on while that is faster, then in shorter steps; in the end what is best must beat the
-// first setting a second time, or the first one stays. It draws no random numbers: the same
-// observations bring the same proposals.
+// Horovod and DeAR model the step time as a Gaussian process and try the point with the largest
+// expected improvement. With a dozen noisy trials the priors decide that model, and it may end on a
+// point that was lucky once. This search changes one setting at a time in equal steps of the
+// logarithm, as long as the time improves, then in shorter steps. In the end the best setting must
+// beat the first setting a second time, otherwise the first setting stays. The search draws no
+// random numbers: equal observations give equal proposals.
 #pragma once
 
 #include "planning/cost.hpp"
@@ -23,8 +23,8 @@
 
 namespace penstock::planning {
 
-// A setting that may be tuned: where it begins and how far it may go, all above zero, in whatever
-// unit. Bounds are moved where the first value lies beyond them, so that it is always within.
+// A setting that may be tuned: its first value and its bounds, all above zero, in any unit. If the
+// first value lies outside the bounds, they are moved to include it.
 struct Tunable {
   double first;
   double least;
@@ -38,10 +38,10 @@ class Tuner {
 
   static constexpr double kGain = 0.02;         // a smaller share of the best time is noise
   static constexpr uint32_t kObservations = 2;  // observations of a trial that count
-  static constexpr uint32_t kAbsurd = 3;        // observations that are no time, in one trial
+  static constexpr uint32_t kAbsurd = 3;        // unusable observations that end a trial
   static constexpr double kFirstFactor = 4;     // from one trial to the next
   static constexpr double kLastFactor = 1.414;  // shorter steps are not worth a trial
-  static constexpr uint32_t kTrials = 10;       // per tunable, with the two that decide at the end
+  static constexpr uint32_t kTrials = 10;       // per tunable, with the two final comparisons
 
   explicit Tuner(std::vector<Tunable> tunables)
       : tunables_(std::move(tunables)),
@@ -59,7 +59,7 @@ class Tuner {
   bool is_done() const { return stage_ == Stage::kDone; }
   uint32_t trial() const { return trial_; }  // from 1
   uint32_t most_trials() const { return most_trials_; }
-  // For people: where the search is, or where it ended.
+  // The state of the search, or its result, as text for people.
   std::string text() const {
     if (!is_done()) return sdk::text("tuning: trial ", trial_, " of at most ", most_trials_);
     if (first_us() == 0) return "tuning ended: no step time was measured";
@@ -69,21 +69,21 @@ class Tuner {
     return sdk::text("tuned in ", trial_, " trials: ", best_us_, " us a step, ", first_us_,
                      " us as configured");
   }
-  // Step times in microseconds that the search goes by; 0 where none was measured.
+  // Step times in microseconds under the first and the best setting; 0 if none was measured.
   double first_us() const { return std::isfinite(first_us_) ? first_us_ : 0; }
   double best_us() const { return std::isfinite(best_us_) ? best_us_ : 0; }
 
-  // Tells that a plan was made, with the setting in force. The next observation is warm-up.
+  // Must be called when a plan was made with the current setting. The next observation is warm-up.
   void plan_made() {
     is_warm_ = false;
     absurd_ = 0;
     observations_.clear();
   }
 
-  // Takes the mean step time since the last observation. True: a trial has ended and a plan should
-  // be made with the setting that is in force now, at the end of the search for its words at least.
-  // What is zero, negative, infinite or no number is left out; a setting under which nothing else
-  // is measured counts as infinitely slow.
+  // Takes the mean step time since the last observation. Returns true if a trial has ended: then
+  // the caller should make a plan with setting(), at the end of the search at least to show text().
+  // A time that is zero, negative, infinite or NaN is ignored; a setting under which only such
+  // times are measured counts as infinitely slow.
   bool observe(double step_us) {
     if (is_done()) return false;
     if (!is_warm_) {
@@ -138,7 +138,8 @@ class Tuner {
 
   static bool is_gain(double time_us, double than_us) { return time_us < (1 - kGain) * than_us; }
 
-  // The next direction: up, down, then the next tunable; shorter steps once none of them gained.
+  // Goes to the next direction: up, down, then the next tunable. Takes shorter steps when no
+  // direction gained.
   void turn() {
     ++failed_;
     direction_ = (direction_ + 1) % n_directions();
@@ -163,7 +164,7 @@ class Tuner {
     propose(first_);
   }
 
-  // Up to rounding: going up and down again ends beside where it began.
+  // Compares up to rounding, because a step up and a step down do not end exactly at the start.
   bool was_tried(const Setting& candidate) const {
     return std::any_of(tried_.begin(), tried_.end(), [&](const Setting& tried) {
       return std::equal(tried.begin(), tried.end(), candidate.begin(), [](double a, double b) {

@@ -15,7 +15,7 @@ using StepTime = std::function<double(const Setting&)>;
 const Tunable kSize{64, 0.25, 256};
 const Tunable kCycle{1, 0.1, 100};
 
-// All settings that were tried, the one in the end among them. A test fails when there is no end.
+// All tried settings, including the final setting. A test fails if the search does not end.
 std::vector<Setting> tune(Tuner& tuner, const StepTime& step_us) {
   std::vector<Setting> tried{tuner.setting()};
   tuner.plan_made();
@@ -28,7 +28,7 @@ std::vector<Setting> tune(Tuner& tuner, const StepTime& step_us) {
   return tried;
 }
 
-// Start-up per bucket against what a large bucket leaves exposed: 1000 / s + 10 s + 500, least at
+// Start-up per bucket against the exposed time of a large bucket: 1000 / s + 10 s + 500, least at
 // s = 10 with 700.
 double by_size(const Setting& setting) {
   return 1000 / setting[0] + 10 * setting[0] + 500;
@@ -102,7 +102,7 @@ TEST(Tuner, ThrowsTheFirstLookAtEveryPlanAway) {
   EXPECT_TRUE(tuner.observe(900));
 }
 
-// The best was lucky once: where it is measured again it is no faster than the first.
+// The best setting was lucky once: when it is measured again, it is not faster than the first.
 TEST(Tuner, GoesBackToTheFirstSettingWhenTheBestDoesNotWinTwice) {
   Tuner tuner({kSize});
   int looks_elsewhere = 0;

@@ -1,4 +1,4 @@
-// Memory with guards on both sides, to see writes out of bounds without a sanitizer.
+// Memory with guards on both sides, to find writes out of bounds without a sanitizer.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace penstock::test {
 
-// `size` elements at an address that is a multiple of 16 but not of 64 (or of 64 where asked), so
-// that code which assumes more than it is promised fails.
+// `size` elements at an address that is a multiple of 16 but not of 64 (or of 64 on request), so
+// that code fails if it assumes a larger alignment than promised.
 template <typename T>
 class Guarded {
  public:
@@ -34,8 +34,8 @@ class Guarded {
   const T& operator[](uint64_t i) const { return data()[i]; }
   std::vector<T> copy() const { return {begin(), end()}; }
 
-  // Fills the contents, not the guards: what a callee may not rely on. Of large buffers only the
-  // front, which the calls before have left in no better state.
+  // Fills the contents, not the guards, with values on which a callee must not rely. Fills only the
+  // front of large buffers; the rest still holds data of the calls before.
   void scribble() { std::memset(data(), 0xA5, std::min(size_ * sizeof(T), kScribbled)); }
   bool intact() const {
     const auto untouched = [](unsigned char byte) { return byte == kPattern; };

@@ -1,4 +1,4 @@
-// What every compressor must do; see checks.hpp.
+// The rules of every compressor; see checks.hpp.
 #include <penstock/views.hpp>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 const Distribution kInputs[] = {
     {"heavy-tailed", heavy_tailed}, {"zeros", zeros}, {"one spike", small_spike}};
 
-// Reason why the simulated steps cannot be made with this compressor; empty where they can.
+// The reason why the rig cannot simulate steps with this compressor; empty if it can.
 std::string not_simulated(const LoadedPlugin& plugin, const OptionSettings& options, bool keep) {
   const penstock_compressor_traits traits = CompressorInstance(plugin, options).describe();
   if ((traits.device_types & (1u << PENSTOCK_DEVICE_CPU)) == 0)
@@ -50,7 +50,7 @@ Check::Found for_all_shapes(const LoadedPlugin& plugin, const OptionSettings& op
   return {};
 }
 
-// Twice around all phases with each input, on states that go on.
+// Makes two steps per phase with each input; states continue from step to step.
 void all_inputs(CompressorRig& rig) {
   for (const Distribution& input : kInputs)
     for (uint32_t i = 0; i < 2 * rig.period(); ++i) rig.step(gradients_of(rig, input));
@@ -78,8 +78,8 @@ Check::Found bucket(const LoadedPlugin& plugin, const OptionSettings& options) {
   return {};
 }
 
-// By powers of two, where dividing and multiplying by the inverse are the same. The rig looks at
-// sums and mass in the other checks.
+// Divides by powers of two, for which division and multiplication by the inverse give equal bits.
+// The rig checks sums and mass in the other checks.
 Check::Found mean_by_decode(const LoadedPlugin& plugin, const OptionSettings& options) {
   const std::string reason = not_simulated(plugin, options, true);
   if (!reason.empty()) return {true, reason};
@@ -104,8 +104,8 @@ Check::Found mean_by_decode(const LoadedPlugin& plugin, const OptionSettings& op
   return {};
 }
 
-// A step whose results are thrown away leaves nothing, as all that lives between steps is in the
-// states: the one after it has the bits that it would have had.
+// A step whose results are discarded has no effect, because all data that live between steps are in
+// the states: the next step has the bits that it would have had without it.
 Check::Found forgotten_steps(const LoadedPlugin& plugin, const OptionSettings& options) {
   const std::string reason = not_simulated(plugin, options, true);
   if (!reason.empty()) return {true, reason};
@@ -123,7 +123,7 @@ Check::Found forgotten_steps(const LoadedPlugin& plugin, const OptionSettings& o
   return {};
 }
 
-// What a step leaves: results, payloads, and every state of compressor and memory.
+// Compares the outcome of a step: results, payloads, and every state of compressor and memory.
 void promise_equal(CompressorRig& plain, const Tensors& expected, CompressorRig& folded,
                    const Tensors& found, const std::string& when) {
   const auto same = [](const penstock_item& a, const penstock_item& b) {
@@ -151,7 +151,7 @@ void promise_equal(CompressorRig& plain, const Tensors& expected, CompressorRig&
     }
 }
 
-// A folded encode is compensate and encode in one sweep, and nobody sees which of them ran.
+// A folded encode is compensate and encode in one sweep; both variants must give equal bits.
 Check::Found folding(const LoadedPlugin& plugin, const OptionSettings& options) {
   const std::string reason = not_simulated(plugin, options, true);
   if (!reason.empty()) return {true, reason};

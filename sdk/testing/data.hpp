@@ -1,4 +1,4 @@
-// Inputs for tests: fixed seeds, the same values on every machine.
+// Inputs for tests, from fixed seeds, with equal values on every machine.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace penstock::test {
 
-// A small generator of our own (SplitMix64), so that values do not depend on the standard library.
+// A small random generator (SplitMix64), so that values do not depend on the standard library.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -24,10 +24,10 @@ class Random {
 std::vector<float> heavy_tailed(uint64_t n, uint64_t seed);
 // All 0.
 std::vector<float> zeros(uint64_t n, uint64_t seed);
-// Zeros around one entry of 1e4 or -1e4: within float16, also twice.
+// Zeros around one entry of 1e4 or -1e4: float16 can hold it, and twice its value.
 std::vector<float> small_spike(uint64_t n, uint64_t seed);
 
-// A way to draw n values. Two calls with the same n and seed give the same.
+// A distribution of n values. Two calls with equal n and seed give equal values.
 struct Distribution {
   std::string name;
   std::vector<float> (*draw)(uint64_t n, uint64_t seed);
@@ -40,14 +40,14 @@ const std::vector<Distribution>& distributions();
 // 0, 1, 2, 3, 31, 64, 1000, 65537: nothing, single entries, odd sizes, more than any tile.
 const std::vector<uint64_t>& awkward_sizes();
 
-// What to draw at which sizes.
+// A distribution, and the sizes at which tests draw from it.
 struct AwkwardInput {
   Distribution distribution;
   std::vector<uint64_t> sizes;
 };
 
-// Heavy tails and every distribution at the awkward sizes up to 1000; of 65537 only heavy tails,
-// constant, sparse and alternating, so that a test over all of this stays quick.
+// Heavy tails and every distribution at the awkward sizes up to 1000; at 65537 only heavy tails,
+// constant, sparse and alternating, so that a test over all inputs stays quick.
 const std::vector<AwkwardInput>& awkward_inputs();
 
 }  // namespace penstock::test

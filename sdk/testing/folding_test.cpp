@@ -1,6 +1,6 @@
-// A method that looks at what competes before it chooses, as a threshold from a mean does: right
-// with the sweeps apart, which is what it gets unless it says that it folds; and if it says so
-// although it looks too early, the kit sees it.
+// Tests a method that reads its entries before it chooses, as for a threshold from a mean. It is
+// right with separate sweeps, which it gets unless it declares that it folds. If it declares this
+// although it reads too early, the test kit finds the fault.
 #include <methods/sparse.hpp>
 #include <testing/checks.hpp>
 #include <testing/gtest.hpp>
@@ -11,7 +11,7 @@ namespace {
 
 using namespace test;  // NOLINT: the kit
 
-// Entries of more than twice the mean magnitude, at most a tenth.
+// Sends entries of more than twice the mean magnitude, at most a tenth of all entries.
 template <typename Method>
 class AboveTheMean : public sdk::SparseCompressor<Method> {
  public:
@@ -40,8 +40,7 @@ class FoldsTooLate : public AboveTheMean<FoldsTooLate> {
   static constexpr bool kFolds = true;
 };
 
-// Folds what it is given where it lies, and knows nothing of revision 2 of the extension although
-// the base answers to it.
+// Folds in place, and ignores revision 2 of the extension although the base supports it.
 class FoldsInPlace : public sdk::SparseCompressor<FoldsInPlace> {
  public:
   static inline const sdk::OptionList options{sdk::SparseValues::option()};
@@ -71,7 +70,7 @@ LoadedPlugin loaded() {
   return plugin;
 }
 
-// What the kit's check says of the plugin; empty where it is content.
+// The finding of the kit's check about the plugin; empty if there is none.
 template <typename Method>
 std::string said() {
   for (const Check& check : compressor_checks()) {

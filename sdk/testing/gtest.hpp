@@ -1,5 +1,5 @@
-// The kit for GoogleTest: statuses as assertions, and a test that leaves statuses behind fails. The
-// only header here that needs it.
+// The test kit for GoogleTest: statuses as assertions, and a test fails if it leaks statuses. No
+// other header of this folder needs GoogleTest.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ inline ::testing::AssertionResult fails_with(penstock_status* status, uint32_t c
 #define PENSTOCK_EXPECT_OK(call) EXPECT_TRUE(::penstock::test::succeeds(call))
 #define PENSTOCK_ASSERT_OK(call) ASSERT_TRUE(::penstock::test::succeeds(call))
 
-// Looks after each test that no status was left behind.
+// Checks after each test that no status was leaked.
 class LeakListener : public ::testing::EmptyTestEventListener {
   void OnTestStart(const ::testing::TestInfo&) override { before_ = live_statuses(); }
   void OnTestEnd(const ::testing::TestInfo&) override {

@@ -1,5 +1,5 @@
-// Instances of plugins that destroy themselves, with the calls of their tables as functions: arrays
-// as vectors, statuses read and freed.
+// Owners of plugin instances, with the calls of their tables as functions that take vectors, and
+// that read and free the statuses.
 #pragma once
 
 #include <planning/plan.hpp>
@@ -31,7 +31,7 @@ class Instance {
   }
   const Table& table() const { return *table_; }
   void* self() const { return self_; }
-  // Whether the table's maker knew the member and filled it: has(&penstock_memory::record).
+  // Whether the plugin's table has the member and it is not null: has(&penstock_memory::record).
   template <typename Function>
   bool has(Function Table::*member) const {
     const auto* place = reinterpret_cast<const char*>(&(table_->*member));
@@ -53,7 +53,7 @@ class Instance {
   void* self_ = nullptr;
 };
 
-// Throws BrokenPromise where describe fails.
+// A compressor. Throws BrokenPromise if describe fails.
 class CompressorInstance : public Instance<penstock_compressor> {
  public:
   using Instance::Instance;
@@ -72,7 +72,7 @@ class CompressorInstance : public Instance<penstock_compressor> {
   }
 };
 
-// Members that a memory may lack succeed and do nothing.
+// A memory. If it lacks an optional member, the call of that member succeeds and does nothing.
 class MemoryInstance : public Instance<penstock_memory> {
  public:
   using Instance::Instance;
@@ -81,7 +81,7 @@ class MemoryInstance : public Instance<penstock_memory> {
                   float* scalars) const {
     return take(table().measure(self(), &exec, &step, items.data(), items.size(), scalars));
   }
-  // `summed`: null where the memory asks for no scalars.
+  // `summed`: null if the memory asks for no scalars.
   Outcome compensate(const penstock_exec& exec, const penstock_step& step, const ItemViews& items,
                      const float* summed) const {
     return take(table().compensate(self(), &exec, &step, items.data(), items.size(), summed));
@@ -118,7 +118,7 @@ class SchedulerInstance : public Instance<penstock_scheduler> {
  public:
   using Instance::Instance;
   penstock_scheduler_traits describe() const { return traits_of<penstock_scheduler_traits>(); }
-  // Throws BrokenPromise where plan refuses the model.
+  // Throws BrokenPromise if plan refuses the model.
   planning::Plan plan(const penstock_model& model) const {
     planning::PlanRecorder recorder;
     require(take(table().plan(self(), &model, recorder.sink())), "plan");

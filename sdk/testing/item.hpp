@@ -1,4 +1,4 @@
-// One gradient on one simulated rank: what plugins see of it, in storage with guards.
+// One gradient on one simulated rank: the item that plugins see, in storage with guards.
 #pragma once
 
 #include <deque>
@@ -30,7 +30,7 @@ struct SimulatedState {
   penstock_tensor tensor{};
 };
 
-// States of one plugin for one item, and the array that an item has of them.
+// States of one plugin for one item, and the array of their tensors.
 class StateTensors {
  public:
   void add(const PlannedStates& declared);
@@ -38,10 +38,10 @@ class StateTensors {
   uint64_t size() const { return states_.size(); }
   SimulatedState& operator[](uint64_t i) { return states_[i]; }
   const SimulatedState& operator[](uint64_t i) const { return states_[i]; }
-  // Throws std::invalid_argument where none is called that.
+  // The content of a state. Throws std::invalid_argument if there is no state of this name.
   std::vector<float> named(const std::string& name) const;
   bool intact() const;
-  // What is in them, and the same put back: a step between is forgotten.
+  // Copies the contents of all states, and restores them, so that a step between is forgotten.
   std::vector<std::vector<unsigned char>> copy() const;
   void put_back(const std::vector<std::vector<unsigned char>>& contents);
 
@@ -55,13 +55,13 @@ struct SimulatedItem {
   SimulatedItem(const SimulatedItem&) = delete;
   SimulatedItem& operator=(const SimulatedItem&) = delete;
 
-  // Gives storage to grad, work and out, as the engine does: results land in the gradient's, and
-  // work is what the memory says. `own_work`: something keeps what is left in work although no
-  // memory does.
+  // Gives storage to grad, work and out, as the engine does: `out` is the gradient's storage, and
+  // the memory decides the storage of work. `own_work`: the rest in work is kept although no memory
+  // keeps it.
   void lay_out(const penstock_memory_need& memory, bool own_work);
   float* work() const { return static_cast<float*>(c.work.data); }
   std::vector<float> work_copy() const { return {work(), work() + c.numel}; }
-  // Throws BrokenPromise, for what `call` wrote to.
+  // Throws BrokenPromise if `call` wrote to a guard.
   void promise_intact(const std::string& call) const;
 
   std::string name;
@@ -69,9 +69,9 @@ struct SimulatedItem {
   Guarded<float> grad;
   Guarded<float> scratch_work;
   StateTensors compressor_states, memory_states;
-  penstock_item c{};  // what both views share; `states` differ
+  penstock_item c{};  // common to both views, whose `states` differ
   penstock_item for_compressor{}, for_memory{};
-  PayloadPointer own;         // the last round's
+  PayloadPointer own;         // this rank's payload of the last round
   std::vector<float> sent;    // own, decoded
   std::vector<float> before;  // work before encode
 };

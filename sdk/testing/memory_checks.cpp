@@ -1,5 +1,5 @@
-// What every memory must do; see checks.hpp. Nothing is lost and nothing is made up: what is kept
-// is what was compressed less what was sent.
+// The rules of every memory; see checks.hpp. No value is lost and none is invented: the kept values
+// are the compressed values minus the sent values.
 #include <cmath>
 #include <functional>
 #include <testing/checks.hpp>
@@ -31,8 +31,8 @@ Check::Found plan(const LoadedPlugin& plugin, const OptionSettings& options) {
   return {};
 }
 
-// Six steps with each input, in turn: all that was taken was sent; the bucket is void; of what was
-// taken some entries are refused. At the end all that is kept is drained.
+// Makes six steps with each input, of three kinds in turn: all taken values are sent; the bucket is
+// void; some taken entries are refused. At the end all kept values are drained.
 template <typename Sent>
 void steps_of_every_kind(MemoryRig& rig, Sent&& promise_sent) {
   uint64_t index = 0;
@@ -58,7 +58,7 @@ void conserve(MemoryRig& rig) {
   steps_of_every_kind(rig, [](bool) {});
 }
 
-// A shift moves by what was sent.
+// A shift changes by the sent values.
 void shift(MemoryRig& rig) {
   steps_of_every_kind(rig, [&](bool is_void) {
     rig.promise_shift(is_void);
@@ -66,8 +66,8 @@ void shift(MemoryRig& rig) {
   });
 }
 
-// Which law a memory has it says, or, where it is from before ABI 0.4, shows in its first step with
-// a gradient that is large enough.
+// A memory declares its rule; a memory from before ABI 0.4 shows its rule in its first step with a
+// gradient that is large enough.
 Check::Found conservation(const LoadedPlugin& plugin, const OptionSettings& options) {
   MemoryRig probe(plugin, options, {1000}, false);
   probe.compensate(0, heavy_tailed(1000, 0), 1);
@@ -88,7 +88,7 @@ Check::Found conservation(const LoadedPlugin& plugin, const OptionSettings& opti
   return {false, "it keeps a shift, which moves by what was sent"};
 }
 
-// What is compressed is in true units, whatever the loss scale.
+// The compressed values are in true units, for any loss scale.
 Check::Found loss_scale(const LoadedPlugin& plugin, const OptionSettings& options) {
   constexpr double kScale = 1024;  // a power of two: scaling rounds nothing
   for (const Shape& shape : awkward_shapes()) {
@@ -121,8 +121,8 @@ Check::Found lossless(const LoadedPlugin& plugin, const OptionSettings& options)
   return {};
 }
 
-// A step that is thrown away leaves nothing, as all that lives between steps is in the states: the
-// one after it compresses the same, to the bit, as where there was none.
+// A discarded step has no effect, because all data that live between steps are in the states: the
+// next step compresses values with the bits that they would have had without it.
 Check::Found forgotten_steps(const LoadedPlugin& plugin, const OptionSettings& options) {
   for (const bool lossless : {false, true})
     for (const Shape& shape : awkward_shapes()) {

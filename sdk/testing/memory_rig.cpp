@@ -6,12 +6,12 @@
 namespace penstock::test {
 namespace {
 
-// Sums of a few float32 values, in another order than ours.
+// Compares sums of a few float32 values, which may have another order than the rig's sums.
 bool near(double value, double expected, double magnitude) {
   return std::abs(value - expected) <= 1e-5 * magnitude + 1e-6;
 }
 
-// What a sparse compressor, or one that loses nothing, says of an item.
+// The need that a sparse or a lossless compressor declares for an item.
 PlannedNeed compressor_need(uint64_t numel, bool lossless) {
   PlannedNeed need;
   PlannedRound& round = need.rounds.emplace_back();
@@ -109,7 +109,7 @@ void MemoryRig::take(bool dense) {
   std::vector<float> values;
   sent_.assign(numel(), 0);
   for (uint64_t e = dense ? 0 : step_.index % 3; e < numel(); e += dense ? 1 : 3) {
-    // Half of everything, or all of a third.
+    // Half of every entry, or every third entry.
     const float sent = dense ? item_.work()[e] / 2 : item_.work()[e];
     indices.push_back(static_cast<uint32_t>(e));
     values.push_back(sent);
@@ -149,7 +149,7 @@ void MemoryRig::refuse() {
 }
 
 void MemoryRig::give_back() {
-  // Nothing left work where it is no state, and nothing comes back.
+  // If work is not a state, no value was taken out of work, and none returns.
   if (!keeps_in_work()) taken_->make_absent();
   call("give_back", [&] { return memory_.give_back(exec_, step_, items_, {taken_->c()}); });
   kept_ = compressed_;
@@ -164,7 +164,7 @@ void MemoryRig::finish() {
 }
 
 void MemoryRig::promise_kept() const {
-  for (uint64_t e = 0; keeps_in_work() && e < kept_.size(); ++e)  // else drain will tell
+  for (uint64_t e = 0; keeps_in_work() && e < kept_.size(); ++e)  // otherwise drain shows it
     if (!near(item_.work()[e], kept_[e], std::abs(compressed_[e])))
       promise(false, "work[", e, "] is ", item_.work()[e], " after step ", step_.index, ", ",
               compressed_[e], " was compressed and ", kept_[e], " must be left");
@@ -178,7 +178,7 @@ void MemoryRig::promise_finite() const {
 
 void MemoryRig::drain() {
   if (!keeps_) return;
-  std::fill(item_.grad.begin(), item_.grad.end(), 1.0f);  // drain adds to what is there
+  std::fill(item_.grad.begin(), item_.grad.end(), 1.0f);  // drain adds to these values
   call("drain", [&] { return memory_.drain(exec_, items_); });
   for (uint64_t e = 0; shift_ < 0 && e < kept_.size(); ++e)
     if (!near(item_.grad[e], 1 + kept_[e], std::abs(compressed_[e]) + 1))
@@ -207,7 +207,7 @@ bool MemoryRig::found_shift() {
   uint64_t largest = 0;
   for (uint64_t e = 0; e < sent_.size(); ++e)
     if (std::abs(sent_[e]) > std::abs(sent_[largest])) largest = e;
-  // Of a few entries too many states look alike.
+  // With few entries, too many states would match.
   if (std::count_if(sent_.begin(), sent_.end(), [](double v) { return v != 0; }) < 16) return false;
   std::string ignored;
   for (uint64_t s = 0; s < before_.size(); ++s) {
@@ -240,7 +240,7 @@ void MemoryRig::promise_shift(bool is_void) const {
 }
 
 void MemoryRig::faulty_give_back() {
-  // Where work is no state nothing is ever taken out of it, and no entries are given back.
+  // If work is not a state, no value is taken out of it, and no entries are given back.
   if (!keeps_ || !keeps_in_work() || numel() == 0) return;
   const auto given = [&] { return memory_.give_back(exec_, step_, items_, {taken_->c()}); };
   const auto promise_refused = [&](const std::string& what) {

@@ -1,10 +1,12 @@
-// Steps of a memory on one simulated rank, without a compressor: the rig takes out every third
-// entry, or half of all of them.
+// Steps of a memory on one simulated rank, without a compressor: in its place the rig takes every
+// third entry out of work, or half of every entry.
 //
 //   MemoryRig rig(load_plugin("build/memory-mine.so"), {}, {1000}, false);
-//   rig.compensate(0, heavy_tailed(1000, 1), 1);  // held against the form that the memory
-//   publishes rig.take(false); rig.record(); rig.finish(); rig.promise_kept();  // what was
-//   compressed less what was sent
+//   rig.compensate(0, heavy_tailed(1000, 1), 1);  // compared with the memory's published form
+//   rig.take(false);
+//   rig.record();
+//   rig.finish();
+//   rig.promise_kept();  // work is the compressed values minus the sent values
 //
 // Every call throws BrokenPromise for an error and for a write beside the buffers.
 #pragma once
@@ -22,31 +24,33 @@ class MemoryRig {
 
   // measure and compensate; `gradient` in true units.
   void compensate(uint64_t step, const std::vector<float>& gradient, double grad_scale);
-  // The compressor's part: what is sent leaves work. Dense or sparse.
+  // Plays the compressor: takes the sent values out of work, as a dense or sparse payload.
   void take(bool dense);
-  // A collective refuses some of the entries, where it may: what record then gets is the rest.
+  // The collective refuses some entries if the payload is sparse and work keeps a rest; record then
+  // gets the other entries.
   void refuse();
   void record();
-  // The bucket is void: all that was taken comes back, and record and finish are not called.
+  // The bucket is void: all taken values return, and record and finish are not called.
   void give_back();
   void finish();
-  // The step's results are thrown away: every state is what it was before compensate.
+  // The step's results are discarded: every state is restored to its content before compensate.
   void forget();
-  // What work holds between steps is what was compressed less what was sent for good.
+  // Checks that work holds, between steps, the compressed values minus the values finally sent.
   void promise_kept() const;
   void promise_finite() const;
-  // All that is kept arrives in out; states of mass are zero after it. A shift is owed to nobody
-  // and need not arrive.
+  // Drains: all kept values must arrive in out, and states of mass must be zero afterwards. A shift
+  // belongs to no result and need not arrive.
   void drain();
 
-  // A memory that compresses the difference from a shift (EF21, DIANA) has another law: not work,
-  // but the shift moves, by what was sent. After record: whether some state did that.
+  // A memory that compresses the difference from a shift (EF21, DIANA) has another rule: the shift,
+  // not work, changes by the sent values. After record: whether some state changed in this manner.
   bool found_shift();
-  // As `other` has found it, with another gradient.
+  // Takes the shift that `other` has found with another gradient.
   void take_shift(const MemoryRig& other);
-  // After record: the shift is where what was sent has moved it; of a void bucket, where it was.
+  // After record: checks that the shift has changed by the sent values; if void, not at all.
   void promise_shift(bool is_void) const;
-  // Indices out of range and wrong counts: an error, and nothing written beside the buffers.
+  // Calls give_back with indices out of range and wrong counts: the memory must return an error and
+  // must not write beside the buffers.
   void faulty_give_back();
 
   uint64_t numel() const { return item_.c.numel; }
@@ -62,7 +66,7 @@ class MemoryRig {
   const penstock_memory_need& need() const { return planned_.c; }
   bool keeps_in_work() const { return need().work_is == PENSTOCK_WORK_IS_STATE; }
   const float* state(uint64_t index) const;
-  // What the published form makes of states and gradient; empty where the form is opaque.
+  // The work that the published form gives for states and gradient; empty if the form is opaque.
   std::vector<double> expected_work() const;
 
   MemoryInstance memory_;
@@ -75,11 +79,11 @@ class MemoryRig {
   std::vector<std::vector<unsigned char>> states_before_;  // compensate
   bool keeps_ = false;                                     // declares states of mass
   std::vector<double> compressed_;                         // work after compensate
-  std::vector<double> kept_;                               // what must be left of it
+  std::vector<double> kept_;                               // the part that must remain
   std::vector<double> sent_;
   std::vector<std::vector<float>> before_;  // states of the gradient's size, after compensate
-  int64_t shift_ = -1;                      // index of the state that is one
-  double shift_share_ = 0;                  // how much of what is sent it moves by
+  int64_t shift_ = -1;                      // index of the state that is the shift
+  double shift_share_ = 0;                  // the part of the sent values by which it changes
 };
 
 }  // namespace penstock::test

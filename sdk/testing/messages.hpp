@@ -8,7 +8,7 @@
 
 namespace penstock::test {
 
-// A message with nothing in it but what every one has.
+// A message without data, with the fields that every message has.
 inline penstock_message empty_message(uint32_t pattern, uint64_t tag, uint32_t dtype,
                                       uint64_t deadline_us) {
   penstock_message message{};
@@ -22,7 +22,7 @@ inline penstock_message empty_message(uint32_t pattern, uint64_t tag, uint32_t d
   return message;
 }
 
-// Drives what was submitted to its end on the calling thread, and releases it.
+// Drives a submitted message to its end on the calling thread, and releases it.
 inline Outcome finish(const penstock_collective& table, void* self, penstock_ticket* ticket) {
   Outcome outcome;
   uint32_t state = PENSTOCK_PENDING;
@@ -34,7 +34,7 @@ inline Outcome finish(const penstock_collective& table, void* self, penstock_tic
   return outcome;
 }
 
-// From submit on.
+// Submits a message, drives it to its end, and releases it.
 inline Outcome carry(const penstock_collective& table, void* self, penstock_channel* channel,
                      const penstock_message& message) {
   penstock_ticket* ticket = nullptr;

@@ -19,7 +19,7 @@ std::string plan_of(const LoadedPlugin& plugin, const penstock_item& item) {
                    "): plan for gradient '", sdk::view(item.name), "'");
 }
 
-// A struct of ours out of one of any age.
+// Copies a plugin's struct of any ABI version to a struct of this version.
 template <typename T>
 T copied(const T& theirs, const char* name) {
   promise(sdk::tail_is_zero(&theirs), name, " has a field beyond byte ", sizeof(T),
@@ -39,7 +39,7 @@ void copy_states(const penstock_state_declaration* const* states, uint64_t n, Pl
   }
 }
 
-// The need is a struct of ours, whatever the plugin's age.
+// The need is a struct of this ABI version, for a plugin of any version.
 template <typename Need>
 void promise_own_size(const Need& need, const std::string& whose) {
   promise(need.struct_size == sizeof need, whose,
@@ -68,7 +68,7 @@ PlannedNeed copy_need(const penstock_compressor_need& need) {
   return copy;
 }
 
-// Copied needs as the C structs want them, for a memory's plan.
+// Copied needs as C structs, for a memory's plan.
 class ListedNeeds {
  public:
   explicit ListedNeeds(const std::vector<PlannedNeed>& planned) {

@@ -1,6 +1,5 @@
-// Asking plugins what items need, and keeping the answer: it is looked at first, by the rules of
-// penstock/validate.hpp, and then copied, for the plugin's own arrays live until its next plan
-// call.
+// Asks plugins for the needs of items. An answer is checked by the rules of penstock/validate.hpp
+// and then copied, because the plugin's own arrays live only until its next plan call.
 #pragma once
 
 #include <deque>
@@ -12,10 +11,10 @@ namespace penstock::test {
 // States as one plugin declared them for one item.
 struct PlannedStates {
   std::vector<penstock_state_declaration> states;
-  std::deque<std::string> names;  // what states[i].name points to
+  std::deque<std::string> names;  // the texts to which states[i].name points
 };
 
-// What one item needs of a compressor in one phase.
+// The need of one item for a compressor in one phase.
 struct PlannedNeed : PlannedStates {
   std::vector<PlannedRound> rounds;
   uint64_t scratch_bytes = 0;
@@ -25,13 +24,13 @@ struct PlannedNeed : PlannedStates {
   uint32_t flags = 0;
 };
 
-// What one item needs of a memory; `states` of `c` is null.
+// The need of one item for a memory; `states` of `c` is null.
 struct PlannedMemory : PlannedStates {
   penstock_memory_need c{};
 };
 
 // [control] Call plan. `plugin`: for messages. Throw std::runtime_error with the plugin's message
-// where it refuses, BrokenPromise where what it published cannot be used.
+// if it refuses, and BrokenPromise if the published need cannot be used.
 std::vector<PlannedNeed> ask_needs(const CompressorInstance& compressor, const LoadedPlugin& plugin,
                                    uint32_t phase, uint32_t world, const ItemViews& items);
 std::vector<PlannedMemory> ask_needs(const MemoryInstance& memory, const LoadedPlugin& plugin,

@@ -71,7 +71,7 @@ void reduce_into(uint32_t dtype, uint32_t reduction, void* total, const void* ne
   }
 }
 
-// The section's values, and the same again where they have 16 bits: those are added as float32.
+// The values of a 16-bit section as float32, the type in which they are added.
 std::vector<float> widened(const penstock_section& section) {
   std::vector<float> wide(section.count);
   const auto* bits = static_cast<const uint16_t*>(section.data);
@@ -147,7 +147,7 @@ PayloadPointer received(OwnedPayload& sent) {
   }
   PayloadPointer copy = filled(bounds, sent.c()->kind, sent.c()->rank, contents);
   for (uint64_t s = 0; s < sent.n_sections(); ++s)
-    copy->section(s).capacity = sent.section(s).capacity;  // as it was planned
+    copy->section(s).capacity = sent.section(s).capacity;  // the planned capacity
   return copy;
 }
 

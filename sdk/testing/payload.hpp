@@ -1,4 +1,4 @@
-// Payloads with guards around every section, and what ranks do with them: copies, sums.
+// Payloads with guards around every section, and the operations of ranks on them: copies, sums.
 #pragma once
 
 #include <penstock/plugin.h>
@@ -8,13 +8,13 @@
 
 namespace penstock::test {
 
-// Sections of one round, copied from what plan published.
+// The sections of one round, copied from the published need.
 struct PlannedRound {
   penstock_round c{};
   std::vector<penstock_section_bound> sections;
 };
 
-// One payload as encode finds it: kind and counts are wrong until it has set them.
+// One payload as encode receives it: kind and counts are invalid until encode has set them.
 class OwnedPayload {
  public:
   OwnedPayload(const std::vector<penstock_section_bound>& bounds, int32_t rank);
@@ -39,15 +39,15 @@ using PayloadPointer = std::unique_ptr<OwnedPayload>;
 
 // A dense float32 payload around `values`.
 PayloadPointer dense_payload(const std::vector<float>& values, int32_t rank);
-// A sparse one; indices uint32, values float32.
+// A sparse payload; indices uint32, values float32.
 PayloadPointer sparse_payload(const std::vector<uint32_t>& indices,
                               const std::vector<float>& values, int32_t rank);
 
-// A copy as a receiver finds it: each section holds just what was sent, with guards behind that.
+// A copy as a receiver gets it: each section has exactly the sent size, with guards behind it.
 PayloadPointer received(OwnedPayload& sent);
-// What a summed round delivers for the payloads of all ranks, added (or whatever the round's
-// reduction is) in ascending order of ranks; absent ones count as zeros, 16-bit floats round once
-// at the end. Throws std::runtime_error for a dtype that no transport adds.
+// The result of a summed round for the payloads of all ranks, combined by the round's reduction in
+// ascending order of ranks; absent payloads count as zeros, and 16-bit floats round once at the
+// end. Throws std::runtime_error for a dtype that no transport adds.
 PayloadPointer reduced(const PlannedRound& round, const std::vector<OwnedPayload*>& of_ranks);
 
 }  // namespace penstock::test

@@ -1,8 +1,7 @@
-// Loads a plugin without the core: a host of its own, option values from a short list, and
-// instances that destroy themselves.
+// Loads a plugin without the core: a test host, option values from a short list, and owners of
+// instances.
 //
-// Nothing here needs a test framework: what goes wrong is thrown. For GoogleTest there is
-// gtest.hpp.
+// No function here needs a test framework: errors are thrown. For GoogleTest there is gtest.hpp.
 #pragma once
 
 #include <penstock/plugin.h>
@@ -19,8 +18,8 @@
 
 namespace penstock::test {
 
-// A promise of the headers that a plugin broke; the text says which, where and by what. A
-// std::runtime_error, so that any framework reports it.
+// A plugin broke a promise of the headers; the text names the promise, the place and the cause. It
+// is a std::runtime_error, so that any framework reports it.
 struct BrokenPromise : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -30,8 +29,8 @@ void promise(bool kept, const Parts&... parts) {
   if (!kept) throw BrokenPromise(sdk::text(parts...));
 }
 
-// What the kit calls next of a plugin, told to whoever asked for it: a program that outlives a
-// crash can name the call. Null: nobody. One for the process.
+// Registers a listener, which is notified of each plugin call before the kit makes it, so that a
+// program that survives a crash can name the call. Null: no listener. There is one per process.
 void tell_calls_to(void (*listener)(const std::string& call));
 void about_to(const std::string& call);
 
@@ -39,9 +38,9 @@ void about_to(const std::string& call);
 // with more live statuses than it began with fails.
 const penstock_host* test_host();
 int64_t live_statuses();
-// What code_path answers from now on; empty lets plugins choose.
+// Sets the answer of the host's code_path; empty lets plugins choose.
 void set_code_path(const std::string& path);
-// What plugins find as penstock.workers/1 from now on; null: nothing.
+// Sets the extension penstock.workers/1 that plugins find; null: no extension.
 void set_workers(const penstock_workers* workers);
 
 // A status, read and freed.
@@ -54,13 +53,13 @@ Outcome take(penstock_status* status);
 // Throws BrokenPromise, "CALL: MESSAGE", for an error.
 void require(const Outcome& outcome, const std::string& call);
 
-// What a test sets, by name; every other option has its declared default.
+// The options that a test sets, by name; every other option has its declared default.
 using OptionSetting = std::variant<bool, int, double, const char*>;
 using OptionSettings = std::vector<std::pair<std::string, OptionSetting>>;
 
-// Complete option values in the order of declaration; what must be set and is not has something
-// legal. Throws std::invalid_argument for a name that was not declared, a value of the wrong type
-// or out of range: mistakes of the test.
+// Complete option values in the order of declaration. A required option that the test does not set
+// gets a legal value. Throws std::invalid_argument for mistakes of the test: a name that was not
+// declared, or a value of the wrong type or out of range.
 class OptionValues {
  public:
   OptionValues(const penstock_module& module, const OptionSettings& settings);
@@ -91,10 +90,10 @@ struct LoadedPlugin {
     if constexpr (std::is_same_v<Table, penstock_scheduler>) return scheduler();
   }
 };
-// `file`: a path, or the name of a file in the folder this build puts its plugins in
-// (PENSTOCK_PLUGIN_DIRECTORY). Throws std::runtime_error when it does not load.
+// Loads `file`: a path, or the name of a file in the plugin folder of this build
+// (PENSTOCK_PLUGIN_DIRECTORY). Throws std::runtime_error if it does not load.
 LoadedPlugin load_plugin(const std::string& file);
-// By kind and name, from that folder.
+// Loads a plugin by kind and name from the plugin folder of this build.
 LoadedPlugin load_plugin(const std::string& kind, const std::string& name);
 
 }  // namespace penstock::test

@@ -1,4 +1,4 @@
-// A step of the rig from gradient to result, and what the rig tells about itself; see rig.hpp.
+// A step of the rig from gradient to result, and the accessors of the rig; see rig.hpp.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -27,7 +27,8 @@ penstock_exec CompressorRig::exec() {
   return exec;
 }
 
-// As the core has two generations of each state: of a forgotten step the second one is dropped.
+// The core has two generations of each state and drops the second one for a forgotten step; the rig
+// restores copies.
 Tensors CompressorRig::step(const RankTensors& gradients, const StepSettings& settings) {
   const States before = settings.forgotten ? states() : States();
   Tensors mean = take_step(gradients, settings);
@@ -70,7 +71,7 @@ Tensors CompressorRig::take_step(const RankTensors& gradients, const StepSetting
   for (Rank& rank : ranks_)
     for (SimulatedItem& item : rank.items) item.own.reset();
   for (uint32_t r = 0; r < n_rounds; ++r) {
-    ItemList items;  // an item takes part in as many rounds as it planned
+    ItemList items;  // an item takes part in its planned number of rounds
     for (uint64_t i = 0; i < n_items(); ++i)
       if (needs()[i].rounds.size() > r) items.push_back(i);
     round(r, items, settings, sends, is_void);
@@ -121,7 +122,7 @@ void CompressorRig::compensate(const StepSettings& settings, const std::vector<b
   if (!ranks_[0].memory) return compensate_as_stand_in(settings, sends);
   const uint64_t n_scalars = memory_needs_[0].c.n_scalars;
   std::vector<float> summed(n_items() * n_scalars, 0.0f);
-  for (int pass = 0; pass < 2; ++pass) {  // all measure before anybody compensates
+  for (int pass = 0; pass < 2; ++pass) {  // all ranks measure before any rank compensates
     for (uint32_t r = 0; r < settings_.ranks; ++r) {
       if (!sends[r]) continue;
       const MemoryInstance& memory = *ranks_[r].memory;
@@ -144,7 +145,7 @@ void CompressorRig::compensate(const StepSettings& settings, const std::vector<b
   }
 }
 
-// Divides means and lets memories record and finish; of a void bucket they get back what was sent.
+// Divides means and lets memories record and finish; for a void bucket, they get back the payloads.
 void CompressorRig::finish(const StepSettings& settings, const std::vector<bool>& sends) {
   const bool is_void = settings.void_rank.has_value();
   for (uint32_t r = 0; r < settings_.ranks; ++r) {
@@ -171,7 +172,7 @@ void CompressorRig::finish(const StepSettings& settings, const std::vector<bool>
   }
 }
 
-// Pairs or values in float32, as everyone may read them.
+// Whether a payload holds pairs or values in float32, which any plugin can read.
 static bool readable(OwnedPayload& payload) {
   const uint32_t kind = payload.c()->kind;
   bool is = kind == PENSTOCK_PAYLOAD_SPARSE || kind == PENSTOCK_PAYLOAD_DENSE;
@@ -185,7 +186,7 @@ void CompressorRig::record(uint32_t rank, uint64_t i, const StepSettings& settin
   SimulatedItem& item = ranks_[rank].items[i];
   const bool decodes = (memory_needs_[i].c.flags & PENSTOCK_MEMORY_DECODED_RECORD) != 0;
   PayloadPointer decoded;
-  if (decodes && !readable(*item.own))  // what was decoded under OWN
+  if (decodes && !readable(*item.own))  // its values were decoded under OWN
     decoded = dense_payload(item.sent, static_cast<int32_t>(rank));
   const penstock_payload* taken = decoded ? decoded->c() : item.own->c();
   require(
@@ -199,7 +200,7 @@ void CompressorRig::give_back_all(uint32_t rank, const StepSettings& settings) {
     if (!keeps(i) || !item.own) continue;
     if (readable(*item.own))
       give_back(rank, i, *item.own, settings);
-    else  // what was decoded under OWN
+    else  // its values were decoded under OWN
       give_back(rank, i, *dense_payload(item.sent, static_cast<int32_t>(rank)), settings);
   }
 }
@@ -253,7 +254,7 @@ void CompressorRig::promise_replicated() const {
     }
 }
 
-// Of rank 0; the others have the same bits.
+// Checks the sums on rank 0; the other ranks have equal bits.
 void CompressorRig::promise_sums(const std::vector<bool>& sends) const {
   for (uint64_t i = 0; i < n_items(); ++i) {
     const std::vector<PlannedRound>& rounds = needs()[i].rounds;

@@ -1,13 +1,14 @@
-// Simulated ranks around one compressor and, if wanted, one memory: a step as the runtime does it,
-// in one thread, in plain loops, with every promise of the headers looked at on the way.
+// Simulates ranks around one compressor and, if wanted, one memory. A step does the runtime's work
+// in one thread, in plain loops, and checks every promise of the headers.
 //
 //   CompressorRig rig({.ranks = 3, .check_mass = true}, {{1000}, {64, 32}},
 //                     load_plugin("build/compressor-topk.so"), {{"density", 0.1}});
 //   Tensors mean = rig.step(draw_gradients(heavy_tailed, 3, {1000, 64 * 32}, 0));  // mean[item]
 //
-// Always checked: counts against capacities, kinds against contents, guards around every buffer,
-// work left alone where nothing is kept, `out` and replicated states equal to the bit on all ranks.
-// A promise that is not kept is thrown as BrokenPromise; the rig is of no use after that.
+// The rig always checks counts against capacities, kinds against contents, guards around every
+// buffer, that work is unchanged if nothing is kept, and that `out` and replicated states are equal
+// to the bit on all ranks. It throws BrokenPromise for a broken promise, and must not be used after
+// that.
 #pragma once
 
 #include <penstock/fold.h>
@@ -23,32 +24,33 @@ namespace penstock::test {
 using Tensors = std::vector<std::vector<float>>;  // [item][element]
 using RankTensors = std::vector<Tensors>;         // [rank][item][element]
 
-// A tolerance: what the element types of the payload's sections round off, and float32 sums.
+// A tolerance: the rounding errors of the section's element types, and of float32 sums.
 inline constexpr double kAsTypesRound = -1;
 
 struct RigSettings {
   uint32_t ranks = 2;
   uint64_t seed = 1;
-  uint64_t ranks_per_slice = 0;  // payloads of so many ranks per decode call; 0: all in one
-  bool check_mass = false;       // what encode took out of work must be what its payload decodes to
-  double mass_tolerance = 0;     // of that, relative to the largest magnitude in work before
-  bool check_sums = false;  // results are finite and, unless final, the sum of what all ranks sent
-  bool mean_by_decode = false;  // decode makes means of sums, as SCALES_RESULT promises
-  bool keep = false;            // set ITEM_KEEP even without a memory that keeps anything
-  bool fold = false;  // the compressor compensates in its encode (fold.h); forms all items'
-                      // memories must publish and it must offer
-  bool fold_reads_before = false;  // and finds work and momentum where they were before the step
-  // Without a memory: one of this form (PENSTOCK_FORM_*) stands in, which keeps what is not sent.
+  uint64_t ranks_per_slice = 0;  // payloads of so many ranks per decode call; 0: of all ranks
+  bool check_mass = false;       // the values taken out of work must equal the decoded payload
+  double mass_tolerance = 0;     // of check_mass, relative to the largest magnitude in work before
+  bool check_sums = false;       // results are finite and, unless final, the sum of the sent values
+  bool mean_by_decode = false;   // decode makes means of sums, as SCALES_RESULT promises
+  bool keep = false;             // set ITEM_KEEP even without a memory that keeps anything
+  bool fold = false;  // the compressor compensates in its encode (fold.h); all memories must
+                      // publish a form that it offers
+  bool fold_reads_before = false;  // and reads the old work and momentum from other places
+  // Without a memory: the rig simulates a memory of this form (PENSTOCK_FORM_*), which keeps the
+  // values that are not sent.
   uint32_t form = PENSTOCK_FORM_NONE;
 };
 
 struct StepSettings {
   double grad_scale = 1;
   double learning_rate = 0;
-  bool forgotten = false;  // its results are thrown away: states and index are as before it
+  bool forgotten = false;               // its results are discarded: states and index are restored
   std::optional<uint32_t> void_rank{};  // this rank's gradients are not finite: the bucket is void
   std::vector<uint32_t> joined{};  // ranks that have run out of data: absent, no memory touched
-  // Entries of sparse payloads that the collective hands back to their owner.
+  // Whether the collective refuses an entry of a sparse payload, which returns to its rank.
   std::function<bool(uint32_t rank, uint64_t item, uint64_t entry)> refuse{};
 };
 
@@ -59,11 +61,12 @@ class CompressorRig {
                 const LoadedPlugin& compressor, const OptionSettings& compressor_options = {},
                 std::optional<LoadedPlugin> memory = {}, const OptionSettings& memory_options = {});
 
-  // One step. gradients[rank][item] in true units; the result too, as the optimizer would see it:
-  // equal on all ranks, NaN for a void step.
+  // Makes one step. gradients[rank][item] and the result are in true units. Returns the result for
+  // the optimizer: equal on all ranks, NaN for a void step.
   Tensors step(const RankTensors& gradients, const StepSettings& settings = {});
-  // A step in which rank 0 is also given payloads with one fault each before the good ones, as no
-  // honest peer sends them: an error is right, silence may be, a write beside the buffers is not.
+  // Makes a step in which rank 0 first receives payloads with one fault each, which no honest peer
+  // sends, and then the good payloads. The plugin should return an error, may return none, and must
+  // not write beside the buffers.
   void faulty_step(const RankTensors& gradients);
 
   uint32_t ranks() const { return settings_.ranks; }
@@ -73,21 +76,21 @@ class CompressorRig {
   uint32_t period() const { return static_cast<uint32_t>(needs_.size()); }
   const PlannedNeed& need(uint64_t item, uint32_t phase = 0) const { return needs_[phase][item]; }
   const penstock_memory_need& memory_need(uint64_t item) const { return memory_needs_[item].c; }
-  // What is compressed; for memories that keep, what they keep between steps.
+  // The work of an item. Between steps, it holds the values that a memory keeps.
   std::vector<float> work(uint32_t rank, uint64_t item) const;
   std::vector<float> memory_state(uint32_t rank, uint64_t item, const std::string& name) const;
   std::vector<float> compressor_state(uint32_t rank, uint64_t item, const std::string& name) const;
-  // What the rank sent in the last round of the last step, dense, and its number of entries in
-  // section 0.
+  // The values that the rank sent in the last round of the last step, dense, and the number of
+  // entries in section 0.
   const std::vector<float>& sent(uint32_t rank, uint64_t item) const;
   uint64_t sent_count(uint32_t rank, uint64_t item) const;
-  // What the memory keeps for the item; it keeps nothing afterwards.
+  // Drains the memory: returns the values that it keeps for the item; afterwards it keeps none.
   std::vector<float> drain(uint32_t rank, uint64_t item);
-  // What the plugins see, for calls that a test makes on its own.
+  // The items that the plugins see, for direct calls of a test.
   penstock_item* compressor_item(uint32_t rank, uint64_t item);
   penstock_item* memory_item(uint32_t rank, uint64_t item);
   const CompressorInstance& compressor(uint32_t rank) const { return *ranks_[rank].compressor; }
-  // Facts and scratch for calls that a test makes on its own.
+  // Step facts and scratch for direct calls of a test.
   penstock_step step_facts(uint32_t rank, const StepSettings& settings = {}) const;
   penstock_exec exec();
 
@@ -122,7 +125,7 @@ class CompressorRig {
   void promise_replicated() const;
   void promise_sums(const std::vector<bool>& sends) const;
   bool keeps(uint64_t item) const;
-  // Of the current step.
+  // The needs in the current step.
   const std::vector<PlannedNeed>& needs() const { return needs_[index_ % needs_.size()]; }
   bool is_last(uint64_t item, uint32_t round) const;
   std::string where(uint32_t rank, uint64_t item) const;
@@ -148,7 +151,7 @@ class CompressorRig {
   Outcome encode_folded(uint32_t rank, uint32_t round, const ItemList& items,
                         const StepSettings& settings,
                         const std::vector<penstock_payload*>& payloads);
-  // What compensate leaves in work; `momentum`, where it is given, gets what it leaves there.
+  // The content of work after compensate; `momentum`, if not null, receives its new content.
   std::vector<float> compensated(uint32_t rank, uint64_t item, const StepSettings& settings,
                                  std::vector<float>* momentum = nullptr) const;
   void compensate_as_stand_in(const StepSettings& settings, const std::vector<bool>& sends);
@@ -170,7 +173,8 @@ class CompressorRig {
   bool faulty_ = false;
 };
 
-// Null where it folds nothing, or with `reads_before` cannot read what was before from elsewhere.
+// The compressor's fold encoder. Null if it does not fold, or if `reads_before` is set and it
+// cannot read the content before the step from another place.
 const penstock_fold_encoder* fold_encoder_of(const CompressorInstance& compressor,
                                              bool reads_before);
 

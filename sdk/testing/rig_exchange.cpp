@@ -12,7 +12,7 @@ double largest(const std::vector<float>& values) {
   return most;
 }
 
-// Pairs whose indices ascend, as everyone may read them.
+// Checks that a payload has pairs with ascending indices, which any plugin can read.
 void promise_pairs(OwnedPayload& payload, uint64_t numel, const std::string& whose) {
   promise(payload.n_sections() >= 2 && payload.section(0).dtype == PENSTOCK_UINT32 &&
               payload.section(0).count == payload.section(1).count,
@@ -140,7 +140,7 @@ void CompressorRig::promise_payload(OwnedPayload& payload, uint32_t rank, uint64
           is_last(i, round) ? " although nothing is kept of it" : " before the last round");
 }
 
-// What a rank alone sent. Changes nothing: neither out nor any state.
+// Decodes the payload of one rank. Changes neither out nor any state.
 std::vector<float> CompressorRig::decode_own(uint32_t rank, uint32_t round, uint64_t i,
                                              OwnedPayload& payload, const StepSettings& settings) {
   SimulatedItem& item = ranks_[rank].items[i];
@@ -165,7 +165,7 @@ std::vector<float> CompressorRig::decode_own(uint32_t rank, uint32_t round, uint
   return sent.copy();
 }
 
-// work before encode less work after it must be what the payload stands for.
+// Checks that work before encode minus work after it equals the decoded payload.
 void CompressorRig::promise_mass(uint32_t rank, uint64_t i, const std::vector<float>& sent) const {
   const SimulatedItem& item = ranks_[rank].items[i];
   const bool by_types = settings_.mass_tolerance < 0;
@@ -181,8 +181,8 @@ void CompressorRig::promise_mass(uint32_t rank, uint64_t i, const std::vector<fl
   }
 }
 
-// How far apart two values may be whose largest operand is `magnitude`, after a trip through the
-// sections' element types.
+// The allowed difference between two values whose largest operand is `magnitude`, after rounding to
+// the sections' element types.
 double CompressorRig::tolerance(uint64_t item, double magnitude) const {
   double unit = 1e-4;  // float32 sums of a few thousand products
   for (const PlannedRound& round : needs()[item].rounds)
@@ -221,8 +221,8 @@ Outcome CompressorRig::decode(uint32_t rank, uint32_t round, const ItemList& ite
   return {};
 }
 
-// Takes the refused entries out of the payloads before anybody sees them and gives them to their
-// owner's memory.
+// Takes the refused entries out of the payloads before any rank receives them, and gives them back
+// to the memory of their rank.
 void CompressorRig::refuse_entries(uint32_t rank, const ItemList& items,
                                    const std::vector<PayloadPointer>& payloads,
                                    const StepSettings& settings) {

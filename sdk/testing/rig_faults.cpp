@@ -1,12 +1,12 @@
-// The rig's step with payloads that no honest peer sends: an error is right, silence may be, a
-// crash or a write beside the buffers is not.
+// The rig's step with payloads that no honest peer sends: the plugin should return an error, may
+// return none, and must neither crash nor write beside the buffers.
 #include <penstock/views.hpp>
 #include <testing/rig.hpp>
 
 namespace penstock::test {
 namespace {
 
-// What decode may have changed on a rank, to be put back.
+// The data of a rank that decode may change, to be restored.
 class Snapshot {
  public:
   explicit Snapshot(std::deque<SimulatedItem>& items) {
@@ -87,7 +87,7 @@ void CompressorRig::try_fault(uint32_t round, uint64_t item, const std::vector<O
       name = "half of the elements";
       break;
     case Fault::too_many:
-      // Counts of sums never travel, and those of an absent payload are not read.
+      // Counts of sums are not sent, and the counts of an absent payload are not read.
       if (!gathered || payload.n_sections() == 0 || payload.is_absent()) return;
       payload.section(0).count = payload.section(0).capacity + 1;
       must_fail = true;

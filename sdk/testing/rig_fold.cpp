@@ -1,4 +1,4 @@
-// The rig's folded encode: what compensate would have done comes with it.
+// The rig's folded encode, which also does the work of compensate.
 #include <penstock/fold.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace penstock::test {
 
-// The forms of memory.h in plain loops: what work is to hold once it was compensated.
+// The forms of memory.h in plain loops: the expected work after compensate.
 std::vector<float> CompressorRig::compensated(uint32_t rank, uint64_t item,
                                               const StepSettings& settings,
                                               std::vector<float>* momentum) const {
@@ -54,7 +54,7 @@ void CompressorRig::compensate_as_stand_in(const StepSettings& settings,
 
 namespace {
 
-// A tensor whose numbers are elsewhere now: what lies in its own storage means nothing.
+// Moves a tensor's numbers to other storage and makes its own storage invalid.
 struct Moved {
   std::vector<float> numbers;
   std::vector<float> as_they_were;

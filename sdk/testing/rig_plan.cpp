@@ -1,4 +1,4 @@
-// How the rig plans: items with shapes, needs of every phase, states, the room for scratch.
+// The planning of the rig: items with shapes, needs of every phase, states, scratch.
 #include <penstock/validate.hpp>
 #include <stdexcept>
 #include <testing/rig.hpp>
@@ -7,7 +7,8 @@ namespace penstock::test {
 
 namespace {
 
-// Numbers of a form that are no powers of two, so that the order of operations shows in the bits.
+// A simulated memory of this form. Its numbers are not powers of two, so that the order of
+// operations shows in the bits.
 PlannedMemory stand_in(uint32_t form, uint64_t numel) {
   PlannedMemory need;
   need.c.struct_size = sizeof need.c;

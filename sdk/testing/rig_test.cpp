@@ -1,5 +1,5 @@
-// The rig sees what it says it sees: plugins that break one promise each, and the failure it
-// reports.
+// Tests that the rig finds broken promises: plugins that break one promise each, and the failure
+// that the rig reports.
 #include <penstock/compressor.hpp>
 #include <testing/gtest.hpp>
 #include <testing/rig.hpp>
@@ -19,7 +19,7 @@ enum class Fault {
 };
 Fault fault;
 
-// Sends everything as pairs, and breaks what `fault` says.
+// Sends all entries as pairs, and breaks the promise that `fault` names.
 class Faulty {
  public:
   static inline const sdk::OptionList options{};
@@ -65,7 +65,7 @@ LoadedPlugin faulty() {
   return {&record, &module};
 }
 
-// What a step with the fault throws.
+// The text of the error that a step with the fault throws.
 std::string failure_with(Fault which, bool keep) {
   fault = which;
   try {

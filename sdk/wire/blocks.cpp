@@ -15,12 +15,12 @@ uint64_t count_blocks(uint64_t n) {
   return ((n - 1) >> kBlockBits) + 1;
 }
 
-// Counts of all blocks but the last to `counts`, offsets to `offsets`. In a stride that leaves a
-// block, those below the block's end are counted.
+// Writes the counts of all blocks but the last to `counts`, and offsets to `offsets`. In a stride
+// that leaves a block, the positions below the block's end are counted.
 template <typename Position>
 void write_body(const Position* p, uint64_t count, uint64_t n_blocks, unsigned char* counts,
                 unsigned char* offsets, kernels::CodePath path) {
-  // Registers of 256 bits pack in one instruction what those of 512 take two for.
+  // 256-bit registers pack with one instruction, 512-bit registers need two.
   const auto packs = std::min(path, kernels::CodePath::kAvx2);
   kernels::on_code_path(packs, [=]() PENSTOCK_LOOP {
     uint64_t block = 0, begin = 0, at = 0;
@@ -52,7 +52,7 @@ void write_body(const Position* p, uint64_t count, uint64_t n_blocks, unsigned c
   });
 }
 
-// Widens offsets of one block. False where they do not ascend.
+// Widens offsets of one block. Returns false if they do not ascend.
 template <typename Position>
 bool widen(const unsigned char* offsets, uint64_t count, Position base, Position* positions,
            kernels::CodePath path) {
@@ -106,7 +106,7 @@ std::string Blocks<Position>::open(const Section& section, uint64_t n, kernels::
   return {};
 }
 
-// The first one from here that is not empty; there is one.
+// Goes to the next block that is not empty; there must be one.
 template <typename Position>
 std::string Blocks<Position>::next_block() {
   for (left_ = 0; left_ == 0;) {

@@ -1,12 +1,12 @@
-// Positions in blocks of 65536: how many each block has, and their offsets in it with 16 bits. Free
-// to write and to read, half of raw: for links on which bytes are cheap.
+// Positions in blocks of 65536: the number of positions in each block, and their 16-bit offsets.
+// Almost free to write and read, half the size of raw: for links on which bytes are cheap.
 #pragma once
 
 #include <wire/raw.hpp>
 
 namespace penstock::wire {
 
-// Body: for each block but the last its count in 32 bits, then all offsets. The form of Raw.
+// Body: for each block but the last its count in 32 bits, then all offsets. The interface of Raw.
 template <typename Position>
 class Blocks {
  public:
@@ -25,10 +25,10 @@ class Blocks {
   const unsigned char* offsets_ = nullptr;
   uint64_t n_ = 0;
   uint64_t n_blocks_ = 0;
-  uint64_t block_ = 0;   // the current one
-  uint64_t left_ = 0;    // positions of it
+  uint64_t block_ = 0;   // the current block
+  uint64_t left_ = 0;    // positions left in it
   uint64_t behind_ = 0;  // positions of later blocks
-  uint32_t lowest_ = 0;  // that the next offset may be
+  uint32_t lowest_ = 0;  // least value of the next offset
   kernels::CodePath path_{};
 };
 

@@ -1,5 +1,5 @@
-// Sections of which something was changed: they are read as the bits say, or refused, on every code
-// path the same, and nothing behind them is looked at.
+// Tests sections with random changes: every code path must read them as the bit-by-bit reader does,
+// or refuse them, with equal results, and must not read beyond them.
 #include <gtest/gtest.h>
 #include <fuzz/mutate.hpp>
 #include <support/long.hpp>
@@ -23,7 +23,7 @@ uint64_t rounds() {
   return penstock::test::is_long() ? 200 : penstock::test::is_brief() ? 4 : 20;
 }
 
-// On the heap and not a byte longer, so that a sanitizer sees what reads too far.
+// Bytes in heap memory of their exact size, so that a sanitizer finds a read beyond their end.
 class Exact {
  public:
   explicit Exact(const Bytes& bytes) : data_(new unsigned char[bytes.size()]), size_(bytes.size()) {
@@ -96,7 +96,7 @@ void fuzz(const std::vector<Drawn>& all, uint64_t seed) {
   for (const Drawn& drawn : all)
     for (unsigned coding = 0; coding < kPositionCodings; ++coding) {
       const Bytes bytes = written<Position>(drawn, coding);
-      if (bytes.size() > 40000) continue;  // the plain reader is slow, and smaller ones have it all
+      if (bytes.size() > 40000) continue;  // the plain reader is slow; smaller sections suffice
       const uint64_t count = bytes.size() < 2000 ? 10 * rounds() : rounds();
       for (uint64_t round = 0; round < count; ++round)
         ASSERT_NO_FATAL_FAILURE(
@@ -148,7 +148,7 @@ TEST(FuzzedPositions, OfRandomBytesAreReadAsTheBitsSayOrRefused) {
   }
 }
 
-// What a path makes of a section: why it is refused, or the bits of its values.
+// The result of reading a section: the reason for its refusal, or the bits of its values.
 struct Answer {
   std::string refused;
   std::vector<uint32_t> bits;

@@ -1,5 +1,5 @@
-// See header.hpp. Count and length have seven bits a byte, the lowest first, and the top bit where
-// more follow, so that a small section has a small header.
+// See header.hpp. Count and length have seven bits per byte, the lowest first; the top bit is set
+// if more bytes follow. So a small section has a small header.
 #include <wire/header.hpp>
 
 #include <cstring>
@@ -19,8 +19,8 @@ unsigned char* write_number(uint64_t number, unsigned char* target) {
   return target;
 }
 
-// Takes a number from the front of `bytes`: false where it does not end there, has more than 64
-// bits or more bytes than it needs.
+// Takes a number from the front of `bytes`. Returns false if the number does not end in `bytes`, or
+// has more than 64 bits or more bytes than it needs.
 bool read_number(std::span<const unsigned char>& bytes, uint64_t& number) {
   number = 0;
   for (uint64_t i = 0; i < bytes.size() && i < 10; ++i) {

@@ -1,5 +1,5 @@
-// What every coded section begins with: how it is coded, with which parameter, how many entries it
-// has and how many bytes follow. docs/payloads.md has the bytes.
+// The header of every coded section: the coding, its parameter, the number of entries and the
+// number of bytes that follow. docs/payloads.md has the bytes.
 #pragma once
 
 #include <bit>
@@ -26,24 +26,24 @@ inline constexpr uint64_t kMostHeaderBytes = 23;
 // [any]
 uint64_t header_bytes(const Header& header) noexcept;
 
-// Returns where the body begins. [any]
+// Writes the header to `target`. Returns the place where the body begins. [any]
 unsigned char* write_header(const Header& header, unsigned char* target) noexcept;
 
-// Readers give entries in slices of a multiple of so many, but for the last.
+// Readers return entries in slices of a multiple of kSlice entries, except the last slice.
 inline constexpr uint64_t kSlice = 512;
 
-// A section as it has arrived: its header, and its body, which lies within the bytes.
+// A received section: its header, and its body, which points into the received bytes.
 struct Section {
   Header header;
   std::span<const unsigned char> body;
   uint64_t bytes = 0;  // header and body
 };
 
-// Reads the header at the beginning of `bytes`, behind which other things may follow. Returns why
-// it is refused, as the end of a sentence; nothing where it is not. [any]
+// Reads the header at the beginning of `bytes`; other data may follow the section. Returns the
+// reason for a refusal, as the end of a sentence; an empty text if the header is valid. [any]
 std::string read_section(std::span<const unsigned char> bytes, Section& section);
 
-// "has 3 positions", of its parts.
+// Joins the parts of a sentence, such as "has 3 positions".
 template <typename... Parts>
 std::string sentence(const Parts&... parts) {
   std::ostringstream text;

@@ -1,6 +1,6 @@
-// See ones.hpp. With AVX-512 a word's ones are compressed out of sixteen places at a time; without
-// it they are taken one by one, four at a time whether they are there or not, for how many a word
-// has cannot be predicted.
+// See ones.hpp. With AVX-512 a word's ones are compressed out of sixteen places at a time. Without
+// AVX-512 they are taken one by one, always in groups of four even if the word has fewer, because
+// the number of ones in a word cannot be predicted.
 #include <wire/ones.hpp>
 
 #if defined(__x86_64__)

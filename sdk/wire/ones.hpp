@@ -1,4 +1,4 @@
-// Where the ones of a string of bits are, and a string with ones at given places. Bit i is bit
+// Finds the ones in a string of bits, and writes a string with ones at given places. Bit i is bit
 // i mod 8 of byte i / 8.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace penstock::wire {
 
-// What is left of a string: `word` holds the bits from `first` on that have been loaded and not
-// taken, the bytes from `next` to `end` follow it.
+// The unread part of a string: `word` holds the bits from `first` on that are loaded but not taken;
+// the bytes from `next` to `end` follow it.
 struct BitString {
   const unsigned char* next = nullptr;
   const unsigned char* end = nullptr;
@@ -23,7 +23,7 @@ struct BitString {
     load();
   }
 
-  // Once `word` has no more ones. False at the end of the string.
+  // Loads the next word; to be called when `word` has no more ones. False at the end of the string.
   bool advance() {
     if (next == end) return false;
     first += 64;
@@ -50,21 +50,21 @@ struct BitString {
   }
 };
 
-// take_ones writes up to so many undefined entries behind those it was asked for.
+// take_ones writes up to so many undefined entries behind the requested entries.
 inline constexpr uint64_t kOnesPad = 64;
 
-// Takes the places of the next `count` ones, counted from the string's first bit. Returns how many
-// there were. [any]
+// Takes the places of the next `count` ones, counted from the string's first bit. Returns the
+// number of ones that it found. [any]
 template <typename Position>
 uint64_t take_ones(BitString& bits, uint64_t count, Position* places,
                    kernels::CodePath path) noexcept;
 
-// Writes a string from its first bit on; bytes are written as they fill.
+// Writes a string of bits, from its first bit on, to `target`.
 class OnesWriter {
  public:
   explicit OnesWriter(unsigned char* target) : target_(target) {}
 
-  // `count` <= 64 bits, those above it zero.
+  // Appends the lowest `count` <= 64 bits of `bits`, whose higher bits must be zero.
   void append_bits(uint64_t bits, unsigned count) {
     word_ |= bits << next_;
     next_ += count;
@@ -73,13 +73,13 @@ class OnesWriter {
     word_ = next_ == 0 ? 0 : bits >> (count - next_);
   }
 
-  // `zeros` zeros, then a one.
+  // Appends `zeros` zeros, then a one.
   void append_one(uint64_t zeros) {
     for (; zeros >= 64; zeros -= 64) append_bits(0, 64);
     append_bits(uint64_t{1} << zeros, static_cast<unsigned>(zeros) + 1);
   }
 
-  // The bytes that have begun.
+  // Writes the bytes that are not complete yet. Must be called at the end.
   void finish() {
     for (unsigned done = 0; done < next_; done += 8)
       *target_++ = static_cast<unsigned char>(word_ >> done);

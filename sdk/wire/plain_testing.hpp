@@ -1,5 +1,5 @@
-// Sections read and written bit by bit, from the table in docs/payloads.md: what the coders are
-// compared with, and what tests of them draw.
+// Reads and writes sections bit by bit, from the table in docs/payloads.md, for comparison with the
+// coders; and draws positions for tests.
 #pragma once
 
 #include <algorithm>
@@ -60,7 +60,7 @@ class Bits {
   uint64_t count_;
 };
 
-// Where remainder j of `count` with `width` bits begins.
+// The place in the body of bit `bit` of remainder j, of `count` remainders with `width` bits.
 inline uint64_t remainder_bit(uint64_t j, uint64_t count, unsigned width, unsigned bit) {
   const uint64_t group = j / 512, in_group = j % 512;
   if (512 * (group + 1) > count) return 512 * group * width + in_group * width + bit;
@@ -92,7 +92,7 @@ inline std::optional<Numbers> plain_rice(const Bits& bits, const PlainHeader& he
   return positions;
 }
 
-// What a section says, or nothing where it is to be refused.
+// The positions in a section, or no value if a reader must refuse it.
 inline std::optional<Numbers> plain_positions(const Bytes& bytes, uint64_t n) {
   const auto header = plain_header(bytes);
   if (!header || header->coding > 2 || header->count > n) return {};
@@ -125,7 +125,7 @@ inline std::optional<Numbers> plain_positions(const Bytes& bytes, uint64_t n) {
   return positions;
 }
 
-// Positions below n in some shape.
+// Positions below n, with a name for messages.
 struct Drawn {
   std::string name;
   uint64_t n;
@@ -146,7 +146,7 @@ inline Drawn random_positions(uint64_t n, uint64_t count, penstock::test::Random
   return {std::to_string(count) + " of " + std::to_string(n), n, std::move(drawn)};
 }
 
-// Rows of `width` of which few have any, and those many.
+// Rows of `width` positions: few rows have positions, and these rows have many.
 inline Drawn clustered(uint64_t n, uint64_t width, penstock::test::Random& random) {
   Drawn drawn{"clusters in " + std::to_string(n), n, {}};
   for (uint64_t row = 0; row < n / width; ++row) {
@@ -164,7 +164,7 @@ inline Drawn runs(uint64_t n, uint64_t length, uint64_t pause) {
   return drawn;
 }
 
-// Many densities and shapes, sizes 0, 1 and odd, around a slice, a stride, a block, and the ends.
+// Many densities and shapes: sizes 0, 1 and odd; around a slice, a stride, a block; and the ends.
 inline std::vector<Drawn> drawn_positions() {
   penstock::test::Random random(3);
   std::vector<Drawn> all{{"none of nothing", 0, {}}, {"none of 7", 7, {}}};
@@ -187,7 +187,7 @@ inline std::vector<Drawn> drawn_positions() {
   return all;
 }
 
-// Those that only 64 bits hold.
+// Positions that need 64 bits.
 inline std::vector<Drawn> far_positions() {
   penstock::test::Random random(4);
   const uint64_t n = uint64_t{1} << 40, end = uint64_t{1} << 63;
@@ -199,7 +199,7 @@ inline std::vector<Drawn> far_positions() {
   near.n = n;
   near.name = "a cluster far out";
   all.push_back(near);
-  // Many, of which blocks take the least: 2^33 elements in 131072 blocks.
+  // Many positions, for which blocks are the shortest coding: 2^33 elements in 131072 blocks.
   Drawn dense = random_positions(uint64_t{1} << 33, 400000, random);
   all.push_back(dense);
   return all;

@@ -19,7 +19,7 @@ void for_each_coding(const Action& action) {
   for_each_coding<Position>(action, std::make_index_sequence<kPositionCodings>{});
 }
 
-// The bytes of Rice's code with a parameter. Gaps are distributed geometrically.
+// The expected bytes of Rice's code with a parameter, for geometrically distributed gaps.
 double expected_rice_bytes(double n, double count, int16_t parameter) {
   const double longer = std::pow(1 - count / n, std::exp2(parameter));  // than a quotient of 0
   return std::ceil(count * parameter / 8) + std::ceil(count / (1 - longer) / 8);

@@ -1,4 +1,4 @@
-// Coded positions against a reader that goes bit by bit, and their sizes against counting.
+// Compares coded positions with a reader that works bit by bit, and their sizes with counts.
 #include <gtest/gtest.h>
 #include <wire/plain_testing.hpp>
 #include <wire/positions.hpp>
@@ -255,7 +255,7 @@ TEST(Positions, OfASectionAreReadWhateverFollowsIt) {
   EXPECT_EQ(found, (std::vector<uint32_t>{3, 50}));
 }
 
-// Positions in a row, and then drawn ones beside what their sections take on average.
+// Positions in a row; then random positions, whose sections are compared with the expected size.
 TEST(Positions, DrawnAtRandomTakeTheBytesThatAreExpected) {
   EXPECT_EQ(expected_positions_bytes(1000, 0), 5u);
   EXPECT_EQ(expected_positions_bytes(64, 64), 5u + 8);
@@ -276,7 +276,7 @@ TEST(Positions, DrawnAtRandomTakeTheBytesThatAreExpected) {
       const auto took = static_cast<double>(
           plan_positions(std::span<const uint32_t>(positions), n, kernels::widest_code_path())
               .bytes());
-      // A section of few positions is as long as chance has it.
+      // The size of a section with few positions depends on chance.
       EXPECT_NEAR(static_cast<double>(expected_positions_bytes(n, count)), took,
                   took * (count < 5000 ? 0.03 : 0.005))
           << n << " " << density;

@@ -17,7 +17,7 @@ void convert(const unsigned char* from, unsigned char* to, uint64_t count) {
   }
 }
 
-// Between positions and the width that n gives them on the wire.
+// Copies positions to or from the width that they have on the wire, which depends on n.
 template <typename To, typename From>
 void copy(const void* from, void* to, uint64_t count) {
   if constexpr (sizeof(To) == sizeof(From))

@@ -1,4 +1,4 @@
-// Positions as they are, in 32 bits, or 64 where the number of elements needs them.
+// Uncoded positions, in 32 bits, or in 64 bits if the number of elements needs them.
 #pragma once
 
 #include <kernels/code_path.hpp>
@@ -6,25 +6,26 @@
 
 namespace penstock::wire {
 
-// How a coding would write some positions: its parameter and the bytes of its body.
+// The parameter and the body's bytes with which a coding would write given positions.
 struct Fit {
   int16_t parameter = 0;
   uint64_t length = 0;
 };
 
-// No coding fits so badly that it would be chosen.
+// The length of a coding that must not be chosen.
 inline constexpr uint64_t kNever = ~uint64_t{0};
 
 constexpr uint64_t raw_position_bytes(uint64_t n) noexcept {
   return n <= uint64_t{1} << 32 ? 4 : 8;
 }
 
-// The first place of `slice` that does not ascend; slice.size() where all do.
+// The first place at which `slice` does not ascend; slice.size() if all positions ascend.
 template <typename Position>
 uint64_t first_fall(std::span<const Position> slice, kernels::CodePath path) noexcept;
 
-// Each coding is a class of this form: the static functions write, an object reads. A section has
-// at least one position when any of them is called, and at most eight for each byte of its body.
+// Each coding is a class with this interface: the static functions write, an object reads. A
+// section must have at least one position when a function is called, and at most eight for each
+// byte of its body.
 template <typename Position>
 class Raw {
  public:
@@ -39,7 +40,7 @@ class Raw {
  private:
   const unsigned char* next_ = nullptr;
   uint64_t n_ = 0;
-  uint64_t lowest_ = 0;  // that the next position may be
+  uint64_t lowest_ = 0;  // least value of the next position
   kernels::CodePath path_{};
 };
 

@@ -9,7 +9,7 @@
 namespace penstock::wire {
 namespace {
 
-// The gaps of `count` positions, of which the first may be `lowest` at least.
+// The gaps of `count` positions; the first position is at least `lowest`.
 template <typename Position>
 [[gnu::always_inline]] inline void find_gaps(const Position* p, uint64_t count, Position lowest,
                                              Position* gaps) {
@@ -17,7 +17,7 @@ template <typename Position>
   for (uint64_t j = 1; j < count; ++j) gaps[j] = p[j] - p[j - 1] - 1;
 }
 
-// The unary parts that three neighbouring parameters give, less a bit for each position.
+// The bits of the unary parts for three neighbouring parameters, less one bit per position.
 struct Quotients {
   uint64_t sums[3];
 };
@@ -26,7 +26,7 @@ template <typename Position>
 Quotients sum_quotients(const Position* p, uint64_t count, unsigned lowest,
                         kernels::CodePath path) {
   return kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
-    Position sums[3] = {};  // no more than the last position, where all ascend
+    Position sums[3] = {};  // at most the last position, if all positions ascend
     for (unsigned i = 0; i < 3; ++i) sums[i] = p[0] >> (lowest + i);
     for (uint64_t j = 1; j < count; ++j) {
       const Position quotient = (p[j] - p[j - 1] - 1) >> lowest;
@@ -38,8 +38,8 @@ Quotients sum_quotients(const Position* p, uint64_t count, unsigned lowest,
   });
 }
 
-// Two quotients in unary are mostly short enough to be put together in a word; all pairs of a group
-// are at once, before they go into the string.
+// Two quotients in unary usually fit in one word; all pairs of a group are joined at once, before
+// they are appended to the string.
 typedef uint64_t Words __attribute__((vector_size(64)));
 constexpr uint64_t kWords = sizeof(Words) / sizeof(uint64_t);
 
@@ -60,12 +60,12 @@ struct Pairs {
   }
 }
 
-// What a group of positions becomes on its way.
+// A group of positions, split into remainders and quotients.
 template <typename Position>
 struct Group {
   Position gaps[kSlice];
   uint32_t remainders[kSlice];
-  uint32_t quotients[kSlice];  // or the largest number where one is larger
+  uint32_t quotients[kSlice];  // larger quotients are replaced by the largest number
   Pairs pairs;
 
   [[gnu::always_inline]] void divide(const Position* p, uint64_t count, Position lowest,
@@ -101,11 +101,11 @@ uint64_t body_bytes(uint64_t count, unsigned parameter, uint64_t quotients) {
 
 }  // namespace
 
-// Downhill from the parameter for the mean gap. One more parameter costs a bit for each position
-// and saves half of each quotient, rounded up, which is less each time: the bits fall, then rise,
-// so no step is ever taken back.
-// Of the last three parameters the one with the fewest bytes is taken, for each part ends in a
-// whole one.
+// Searches downhill from the parameter for the mean gap. A parameter larger by 1 costs a bit for
+// each position and saves half of each quotient, rounded up, which is less each time: the bits
+// fall, then rise, so the search never turns back.
+// It takes the parameter with the fewest bytes among the last three, because each part ends in a
+// whole byte.
 template <typename Position>
 Fit Rice<Position>::fit(std::span<const Position> positions, uint64_t,
                         kernels::CodePath path) noexcept {
@@ -153,8 +153,8 @@ void Rice<Position>::write(std::span<const Position> positions, uint64_t, int16_
   quotients.finish();
 }
 
-// How many quotients there are is known from the last one, and that they fit below n; so sums
-// cannot overflow later.
+// The last one-bit gives the sum of the quotients, which must fit below n; so sums cannot overflow
+// later.
 template <typename Position>
 std::string Rice<Position>::open(const Section& section, uint64_t n, kernels::CodePath path) {
   const Header& header = section.header;
@@ -181,8 +181,8 @@ std::string Rice<Position>::open(const Section& section, uint64_t n, kernels::Co
   return {};
 }
 
-// Position j is quotients so far << parameter, and remainders so far, and j: the j-th one of the
-// unary part has all j quotients before it as zeros.
+// Position j is (sum of quotients << parameter) + sum of remainders + j. The j-th one-bit of the
+// unary part gives the sum of quotients: it is the number of zeros before this bit.
 template <typename Position>
 std::string Rice<Position>::take_group(std::span<Position> group) {
   const uint64_t count = group.size();

@@ -1,11 +1,11 @@
 // Rice's code for the gaps between positions, a thousandth above the entropy of random positions at
 // a density of 1 %.
 //
-// A gap is what lies between a position and the one before, exclusive. Its lowest `parameter` bits
-// travel apart from the rest, so that neither end waits for one gap before it can begin with the
-// next: remainders with a fixed number of bits, and quotients in unary, each as so many zeros and a
-// one. With parameter 0 there are no remainders, and the unary part is the bitmap of the positions,
-// as far as the last of them; so a bitmap is no coding of its own.
+// A gap is the number of elements between a position and the position before. Its lowest
+// `parameter` bits are stored apart from its higher bits, so that neither end has to finish one gap
+// before it begins the next: remainders with a fixed number of bits, and quotients in unary, each
+// as so many zeros and a one. With parameter 0 there are no remainders, and the unary part is the
+// bitmap of the positions up to the last position; so a bitmap is not a separate coding.
 #pragma once
 
 #include <wire/ones.hpp>
@@ -13,14 +13,14 @@
 
 namespace penstock::wire {
 
-// Body: remainders in groups of kSlice, then what is left of them, then the unary part; the bytes
-// are in docs/payloads.md. The form of Raw.
+// Body: remainders in groups of kSlice, then the last, smaller group, then the unary part; the
+// bytes are in docs/payloads.md. The interface of Raw.
 template <typename Position>
 class Rice {
  public:
   static constexpr const char* kName = "rice";
   static constexpr int16_t kMostParameter = 31;
-  // The parameter with the fewest bits, by counting.
+  // Finds the parameter with the fewest bits, by counting.
   static Fit fit(std::span<const Position> positions, uint64_t n, kernels::CodePath path) noexcept;
   static void write(std::span<const Position> positions, uint64_t n, int16_t parameter,
                     unsigned char* body, kernels::CodePath path) noexcept;

@@ -1,5 +1,5 @@
-// See values.hpp. Each coding is a row of a table: how long, which parameter, how it is written and
-// read in slices of at most kSlice.
+// See values.hpp. Each coding is a row of a table: its length, its parameter, and the functions
+// that write it and read it in slices of at most kSlice.
 #include <wire/values.hpp>
 
 #include <kernels/convert.hpp>
@@ -19,7 +19,7 @@ using kernels::CodePath;
 
 constexpr uint32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
 
-// The bits of the largest magnitude; not finite where those of some value are not.
+// The bits of the largest magnitude; they are not finite if some value is not finite.
 uint32_t largest_magnitude(const float* values, uint64_t count, CodePath path) {
   return kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
     int32_t largest = 0;  // signed, for which every path has a vector compare
@@ -40,8 +40,8 @@ int exponent_of(uint32_t bits) {
   return biased > 0 ? biased - 127 : static_cast<int>(std::bit_width(bits)) - 150;
 }
 
-// 2^exponent as two factors, for it may lie outside float32. The smaller one first: what it gives
-// is exact, so the product is rounded once.
+// 2^exponent as two factors, because it may lie outside float32. The smaller factor is applied
+// first: its product is exact, so the result is rounded once.
 struct PowerOfTwo {
   float first, second;
   explicit PowerOfTwo(int exponent) {
@@ -80,8 +80,8 @@ std::string read_floats(const Section& section, uint64_t first, std::span<float>
 
 // ---- 16 bits and a power of two ----
 
-// The largest value has the exponent kExponent as a code, which leaves room to round it up, and the
-// most below it. kLargest is the largest code of that exponent.
+// The code of the largest value has the exponent kExponent. This leaves room to round up, and most
+// room for smaller values. kLargest is the largest code of that exponent.
 struct Half {
   static constexpr int kExponent = 14;
   static constexpr float kLargest = 0x1.ffcp14f;
@@ -105,7 +105,7 @@ int narrow_parameter(uint32_t largest) {
   return largest == 0 ? 0 : exponent_of(largest) - Type::kExponent;
 }
 
-// What would be rounded beyond float32 is cut to its largest code instead.
+// Values that would be rounded beyond float32 get the largest code instead.
 template <typename Type>
 void write_narrow(const float* values, uint64_t count, int parameter, unsigned char* body,
                   CodePath path) {
@@ -244,7 +244,7 @@ std::string ValuesReader::open(std::span<const unsigned char> bytes) {
   if (header.coding >= kValueCodings)
     return sentence("is of the unknown coding ", unsigned{header.coding}, ", expected one below ",
                     kValueCodings);
-  // So many cannot be, and their length might not fit 64 bits.
+  // No coding can hold so many values, and their length might not fit 64 bits.
   const bool too_many = header.count > 8 * header.length;
   if (too_many ||
       header.length != (header.count > 0 ? kCodes[header.coding].length(header.count) : 0))

@@ -1,4 +1,4 @@
-// Coded values against rounding in double, and what they promise for any scale.
+// Compares coded values with rounding in double, and checks the promises for any scale.
 #include <gtest/gtest.h>
 #include <testing/data.hpp>
 #include <wire/values.hpp>
@@ -58,7 +58,7 @@ double rounded(double value, int digits, double step) {
   return std::nearbyint(value / unit) * unit;
 }
 
-// What a section's value arrives as: the largest magnitude of the section decides about the scale.
+// The received value of a section's value; the largest magnitude of the section decides the scale.
 float plain_narrow(uint8_t coding, float value, float largest) {
   const bool half = coding == kFloat16;
   const int top = std::ilogb(largest) - (half ? 14 : 0);
@@ -108,7 +108,7 @@ TEST(Values, OfAnyScaleKeepTheirDigits) {
     const float largest = largest_of(values);
     const Floats half = read(written(kFloat16, values)), brain = read(written(kBfloat16, values));
     for (size_t i = 0; i < values.size(); ++i) {
-      // Half a unit in the last of 11 digits, or of what the largest leaves.
+      // Half a unit in the last of 11 digits, or half the smallest step below the largest value.
       EXPECT_LE(std::fabs(half[i] - values[i]),
                 std::max(std::fabs(values[i]) * 0x1p-11f, largest * 0x1p-39f));
       EXPECT_LE(std::fabs(brain[i] - values[i]), std::fabs(values[i]) * 0x1p-8f);

@@ -15,8 +15,10 @@ INTRODUCTION = """\
 Every scheme trains on several ranks and is compared with a single-process simulation of its method
 (`tests/oracle`), with equal weights and data order. Figures are the validation loss in bits per
 target, mean over seeds. *Spread* is the largest difference between two seeds of a row. A row of one
-seed has no spread: read it as one draw, because two seeds of top-k 1 % differ more than most
-schemes do. Bytes are per rank and step. Each section gives its command.
+seed has no spread. Do not rank schemes by such rows, because the losses of two seeds of one scheme
+(top-k 1 %) may differ more than the means of most schemes. Bytes are the payload that one rank
+gives to the transport in a step; a gathered payload is sent P - 1 times (the README's table counts
+the bytes moved, with these repetitions). Each section gives its command.
 
 **Rates were searched only for AdamW** (for votes: SGD without momentum). So a row shows a scheme
 under AdamW. With SGD top-k 1 % and ef-sign come much closer to dense training: see
@@ -51,10 +53,10 @@ about their rule:
   decoded average.
 
 Methods that fit a threshold to statistics (Gaussian-k, SIDCo) have the simulation's losses to the
-bit in the first steps. Then the last bit of a sum decides whether one entry passes, and the two
-runs separate like two seeds; after that only means over seeds count. Natural compression draws its
-random numbers differently from the simulation, so for one seed its row may differ; the section with
-three seeds counts.
+bit in the first steps. Then the last bit of a sum decides whether one entry passes. From there on
+the losses of the two runs differ as much as those of two runs with different seeds, so only means
+over seeds can be compared. Natural compression draws its random numbers differently from the
+simulation, so for one seed its row may differ; the section with three seeds counts.
 
 Goals: the first {first_losses} losses agree to {first_tolerance:g} relative if nothing is sampled;
 final means agree within their spread or {final_tolerance} bits; and the loss ends below
@@ -83,8 +85,8 @@ def against_the_search(comparisons: Sequence[Searched]) -> str:
     if not apart:
         return ""
     said = (
-        "Losses of the simulation of the first seed, and in brackets those in `tuned.toml`, from the machine of the search, on which sums "
-        f"have other last bits: {', '.join(apart)}. All others are equal."
+        "On the machine of the search sums have other last bits, so some losses in `tuned.toml` differ from the losses of the "
+        f"simulation here (first seed; the loss in `tuned.toml` is in brackets): {', '.join(apart)}. All other losses are equal."
     )
     return textwrap.fill(said, 100, break_long_words=False, break_on_hyphens=False) + "\n"
 

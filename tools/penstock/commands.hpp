@@ -1,4 +1,4 @@
-// The sub-commands and what they share.
+// The sub-commands of `penstock` and their common functions.
 #pragma once
 
 #include "core/config/config.hpp"
@@ -18,14 +18,16 @@ class Validator;
 
 namespace penstock::command {
 
-// Filled by main before a sub-command runs; `status` is the exit status it leaves.
+// The call of the command. main fills it before a sub-command runs; the sub-command sets `status`,
+// the exit status.
 struct Invocation {
-  std::vector<std::string> after_dashes;  // what followed "--"
+  std::vector<std::string> after_dashes;  // the arguments after "--"
   bool has_dashes = false;
   int status = 0;
 };
 
-// Each adds its sub-command; the callback runs it and sets invocation.status.
+// Each function adds its sub-command to `app`. The sub-command's callback runs it and sets
+// invocation.status.
 void add_run(CLI::App& app, Invocation& invocation);
 void add_plugins(CLI::App& app, Invocation& invocation);
 void add_config(CLI::App& app, Invocation& invocation);
@@ -34,27 +36,27 @@ void add_new(CLI::App& app, Invocation& invocation);
 void add_plan(CLI::App& app, Invocation& invocation);
 void add_doctor(CLI::App& app, Invocation& invocation);
 
-// For options that are numbers, both ends included. What is no number is told apart from one that
-// is out of range; NaN is none.
+// Validators for options that are numbers; both ends are allowed. The error message distinguishes a
+// text that is no number from a number out of range. NaN counts as no number.
 CLI::Validator whole_from(uint64_t least, uint64_t most);
 CLI::Validator number_from(double least, double most);
 
-// Adds --json.
+// Adds the flag --json.
 void add_json_flag(CLI::App& app, bool& json);
-// Adds the repeatable --plugin-path.
+// Adds the option --plugin-path, which may be repeated.
 void add_plugin_path(CLI::App& app, std::vector<std::string>& directories);
 
-// All that a run refuses before its first step, as far as a file can tell: what `config check`
-// says.
+// Checks a configuration file for everything that a run would refuse before its first step, as far
+// as the file shows it. This is the result of `config check`.
 Result<FitAdvice> check_config_file(const std::string& file,
                                     const std::vector<std::string>& plugin_path);
 
-// A registry with the host it needs. `directories` as given by the user, relative ones counted from
-// the working directory; they come before the ones every run searches.
+// A registry with the plugin host that it needs. `directories` are the user's; relative paths start
+// at the working directory. They are searched before the directories that every run searches.
 class Plugins {
  public:
   explicit Plugins(const std::vector<std::string>& directories, bool allow_insecure = false);
-  // What the scan found wrong; the registry can be used all the same.
+  // The error of the scan. The registry can be used even if there is an error.
   const Status& problem() const { return problem_; }
   Registry& registry() { return registry_; }
 
@@ -65,29 +67,30 @@ class Plugins {
   Status problem_;
 };
 
-// A configuration and the plugins that a run under it would find.
+// A configuration and the plugins that a run with it would find.
 struct OpenedConfig {
   Config config;
   std::unique_ptr<Plugins> plugins;
 };
-// Empty `file`: that of a run which is given none.
+// Opens the configuration `file`. An empty `file` means the default configuration of a run.
 Result<OpenedConfig> open_config(const std::string& file,
                                  const std::vector<std::string>& plugin_path);
 
-// The folder this program lies in.
+// The folder of this program.
 std::string program_directory();
-// The full path of a program, as a shell would find it; empty where there is none.
+// The full path of a program, as a shell would find it; empty if there is no such program.
 std::string find_program(std::string_view name);
 
-// What a program said on both of its outputs, and its exit status; -1 where it could not be
-// started.
+// The result of a program: the text of both its outputs and its exit status. The status is 127 if
+// the program cannot be executed; -1 if it could not be forked, was ended by a signal, or did not
+// end in time.
 struct Ran {
   int status = -1;
   std::string output;
 };
-// Waits for at most `seconds`, then kills the program.
+// Runs a program. Waits for at most `seconds`, then kills the program and its children.
 Ran run_program(const std::vector<std::string>& arguments, double seconds);
-// Flags with which mpirun starts a run on this machine.
+// The flags that mpirun needs to start a run on this machine.
 std::vector<std::string> mpirun_flags();
 
 }  // namespace penstock::command

@@ -1,4 +1,4 @@
-// What several sub-commands need: options, the plugins of this machine, other programs.
+// Common functions of the sub-commands: options, the plugins of this machine, other programs.
 #include "tools/penstock/commands.hpp"
 
 #include "core/base/printable.hpp"
@@ -97,7 +97,7 @@ Ran run_program(const std::vector<std::string>& arguments, double seconds) {
   argv.push_back(nullptr);
   const pid_t child = fork();
   if (child == 0) {
-    setpgid(0, 0);  // so that its own children can be ended with it
+    setpgid(0, 0);  // so that a kill also reaches its children
     dup2(ends[1], STDOUT_FILENO);
     dup2(ends[1], STDERR_FILENO);
     execvp(argv[0], argv.data());
@@ -128,8 +128,9 @@ Ran run_program(const std::vector<std::string>& arguments, double seconds) {
 }
 
 std::vector<std::string> mpirun_flags() {
-  // Recovery: without it mpirun ends all ranks with the first one that dies, and the survivors
-  // could not report which rank it was. Yielding: ranks often outnumber the cores.
+  // Without recovery, mpirun ends all ranks when the first rank dies, and the surviving ranks could
+  // not report which rank died. Ranks yield when idle, because there are often more ranks than
+  // cores.
   std::vector<std::string> flags = {
       "--oversubscribe", "--bind-to",           "none", "--enable-recovery",
       "--mca",           "mpi_yield_when_idle", "1"};

@@ -1,4 +1,4 @@
-// penstock config: reads configurations and holds them against the plugins, without a run.
+// penstock config: reads configurations and checks them against the plugins, without a run.
 #include "core/base/printable.hpp"
 #include "core/config/keys.hpp"
 #include "core/config/load.hpp"
@@ -61,7 +61,7 @@ int check_files(const CheckedFiles& options) {
         {"file", file}, {"ok", status.ok()}, {"error", status.message()}, {"warnings", warnings}});
     if (options.json) continue;
     if (status.ok()) print(fmt::format("ok {}", printable_piece(file)));
-    // Most messages begin with file, line and column; those about plugins may not.
+    // Most messages begin with file, line and column; messages about plugins may not.
     else if (status.message().find(printable_piece(file)) != std::string_view::npos)
       print(fmt::format("error {}", status.message()));
     else
@@ -73,7 +73,7 @@ int check_files(const CheckedFiles& options) {
   return failed == 0 ? 0 : 1;
 }
 
-// ---- What it may say ----
+// ---- The keys of a configuration ----
 
 int describe(bool as_json) {
   Json json = Json::array();
@@ -96,7 +96,7 @@ int describe(bool as_json) {
   return 0;
 }
 
-// ---- What it moves ----
+// ---- The bytes that a scheme moves ----
 
 struct TrafficOptions {
   std::vector<std::string> files;
@@ -114,7 +114,7 @@ Result<std::vector<StageTraffic>> traffic_of_file(const std::string& file,
                         options.ranks_per_host);
 }
 
-// "any number", "8".
+// The greatest number of ranks at which the scheme moves less than dense: "any number", "8".
 std::string wins_up_to(const StageTraffic& stage) {
   if (stage.bytes.open) return "depends on values";
   if (stage.loses_from == 0) return stage.moved < stage.dense_moved ? "any number" : "as dense";

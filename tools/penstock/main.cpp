@@ -1,5 +1,4 @@
-// The `penstock` command: starts runs, tells what plugins there are, checks configurations and
-// plugins.
+// The `penstock` command: starts runs, lists plugins, checks configurations and plugins.
 #include "core/base/nearest.hpp"
 #include "core/base/printable.hpp"
 #include "tools/penstock/commands.hpp"
@@ -14,8 +13,8 @@
 namespace penstock::command {
 namespace {
 
-// What is wrong with a word that stands where a sub-command belongs; empty if nothing is. The
-// parser says only that it misses one.
+// The error for a word in the place of a sub-command; empty if there is no error. The parser would
+// report only that a sub-command is missing.
 std::string wrong_command(const CLI::App& app, const std::vector<std::string>& arguments) {
   const CLI::App* at = &app;
   for (const std::string& argument : arguments) {
@@ -39,13 +38,13 @@ std::string wrong_command(const CLI::App& app, const std::vector<std::string>& a
 int run(int argc, char** argv) {
   Invocation invocation;
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  // What follows "--" belongs to the program that `run` starts and is none of our options.
+  // Arguments after "--" belong to the program that `run` starts; they are no options of penstock.
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes != arguments.end()) invocation.after_dashes.assign(dashes + 1, arguments.end());
   invocation.has_dashes = dashes != arguments.end();
   arguments.erase(dashes, arguments.end());
-  // mpirun's own spelling of the number of ranks, which the parser would read as `-n p`. A second
-  // one is the program's.
+  // "-np" is mpirun's spelling for the number of ranks; the parser would read it as `-n p`. A
+  // second "-np" belongs to the program.
   const auto np = std::find(arguments.begin(), arguments.end(), "-np");
   if (np != arguments.end()) *np = "--ranks";
 
@@ -65,12 +64,12 @@ int run(int argc, char** argv) {
     fail(wrong);
     return 2;
   }
-  // The parser takes them from the end.
+  // The parser takes the arguments from the end.
   std::reverse(arguments.begin(), arguments.end());
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
-    // It repeats arguments as they were given.
+    // The parser's message repeats the arguments unescaped.
     std::ostringstream said, wrong;
     const int status = app.exit(error, said, wrong);
     fmt::print("{}", printable_lines(said.str()));

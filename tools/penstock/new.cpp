@@ -1,4 +1,4 @@
-// penstock new: a plugin of one's own, complete and working, to be changed.
+// penstock new: writes a complete, working plugin that its author then changes.
 #include "core/plugin/record.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/templates.hpp"
@@ -22,7 +22,8 @@ struct NewOptions {
   std::string directory = ".";
 };
 
-// "my-method" -> "MyMethod"; a name may begin with a digit, a class may not.
+// The class name for a plugin: "my-method" -> "MyMethod". A plugin's name may begin with a digit, a
+// class name may not.
 std::string class_name(std::string_view name) {
   std::string result;
   bool capital = true;
@@ -45,7 +46,7 @@ std::string replace_all(std::string text, std::string_view from, std::string_vie
   return text;
 }
 
-// A composite is a collective, made from a template of its own.
+// The kind of the plugin. A composite is a collective with a separate template.
 std::string kind_of(const NewOptions& options) {
   return options.kind == "composite" ? "collective" : options.kind;
 }
@@ -56,7 +57,7 @@ std::string fill(std::string_view text, const NewOptions& options) {
   return replace_all(std::move(result), "@KIND@", kind_of(options));
 }
 
-// What becomes of which template.
+// The templates, and the names of the files that are made from them.
 std::vector<std::pair<std::string, std::string>> files(const NewOptions& options) {
   return {{options.kind + ".cpp.in", options.name + ".cpp"},
           {options.kind + "_test.cpp.in", options.name + "_test.cpp"},
@@ -73,8 +74,8 @@ Status write_file(const std::filesystem::path& path, const std::string& text) {
   return {};
 }
 
-// Two plugins with one id cannot be used together, so not even with what comes with Penstock, also
-// where it is not installed beside this command.
+// Refuses the id of another plugin, because two plugins with one id cannot be used together. This
+// includes the plugins that come with Penstock, even if they are not installed beside this command.
 Status check_id_is_free(const NewOptions& options) {
   const std::string id = kind_of(options) + "/" + options.name;
   const std::span<const std::string_view> shipped = shipped_plugins();

@@ -11,7 +11,7 @@ namespace penstock::command {
 
 namespace {
 
-// Continuation bytes of UTF-8 take no column.
+// The number of columns of a text. Continuation bytes of UTF-8 take no column.
 size_t columns(std::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
@@ -50,7 +50,7 @@ void print(std::string_view text) {
 }
 
 void print_json(const Json& json) {
-  // Texts from plugins and paths need not be UTF-8, and may steer a terminal.
+  // Texts from plugins and paths may be invalid UTF-8 and may contain terminal control characters.
   print(json.dump(2, ' ', true, Json::error_handler_t::replace));
 }
 

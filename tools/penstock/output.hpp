@@ -1,4 +1,4 @@
-// What the command prints: tables for people, JSON for programs.
+// The output of the command: tables for people, JSON for programs.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,11 +12,11 @@ namespace penstock::command {
 // Keys stay in the order in which they were written.
 using Json = nlohmann::ordered_json;
 
-// Columns, each as wide as its widest cell; the last one is never padded.
+// A table whose columns are as wide as their widest cell. The last column is never padded.
 class Table {
  public:
   explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
-  // Control characters in cells are escaped: texts may be those of plugins.
+  // Escapes control characters in cells, because plugins may have written the texts.
   void add(std::vector<std::string> row);
   std::string text() const;
 
@@ -24,11 +24,11 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// To standard output, with a newline at the end. Control characters but line ends are escaped, here
-// and below.
+// Prints to standard output, with a newline at the end. print, print_json and fail escape control
+// characters except line ends.
 void print(std::string_view text);
 void print_json(const Json& json);
-// "penstock: MESSAGE" to standard error; returns the exit status 1.
+// Prints "penstock: MESSAGE" to standard error and returns the exit status 1.
 int fail(std::string_view message);
 
 }  // namespace penstock::command

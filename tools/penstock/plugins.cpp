@@ -1,4 +1,4 @@
-// penstock plugins: what there is, what each can do, what goes together.
+// penstock plugins: lists the plugins, their options, and their combinations.
 #include "core/base/nearest.hpp"
 #include "core/base/printable.hpp"
 #include "core/plugin/options.hpp"
@@ -36,7 +36,7 @@ Json default_value(const penstock_option& option) {
   }
 }
 
-// JSON has no infinity: an open end is null.
+// The end of a range for JSON. JSON has no infinity, so an open end is null.
 Json bound(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
@@ -63,7 +63,8 @@ Json to_json(const penstock_option& option) {
               {"flags", flags}};
 }
 
-// One object per plugin; options, state "usable" and an empty "problem" where it could be loaded.
+// The JSON object of a plugin. If the plugin can be loaded, it has the options, the state "usable"
+// and an empty "problem".
 Json to_json(const PluginFile& file, Registry& registry) {
   const Record& record = file.record;
   Json json{{"kind", kind_name(record.kind)},
@@ -80,7 +81,7 @@ Json to_json(const PluginFile& file, Registry& registry) {
             {"problem", ""}};
   const auto plugin = registry.load(record.kind, record.name);
   if (!plugin.ok()) {
-    // Nothing is wrong with a plugin for something that this machine does not have.
+    // A plugin is not faulty if this machine lacks a library that it needs.
     const bool lacks = plugin.status().code() == Code::not_found;
     json["state"] = lacks ? "lacks a library" : "not usable";
     json["problem"] = plugin.status().message();
@@ -196,7 +197,7 @@ constexpr const char* kLegend =
     "All other options have their defaults. `penstock plugins matrix NAME` gives the reason of\n"
     "each cell.";
 
-// Why each cell of one plugin is what it is.
+// Prints the reasons of all cells of one plugin.
 int print_reasons(const std::vector<Matrix>& matrices, const std::string& wanted) {
   Table table({"WITH", "VERDICT", "REASON"});
   std::vector<std::string> known;

@@ -10,11 +10,11 @@ struct Template {
   std::string_view name;  // "compressor.cpp.in"
   std::string_view text;
 };
-// Of templates/: what `penstock new` writes.
+// The files of templates/, from which `penstock new` writes a plugin.
 std::span<const Template> templates();
-// "compressor/topk" and all others that come with Penstock.
+// The ids of all plugins that come with Penstock: "compressor/topk", ...
 std::span<const std::string_view> shipped_plugins();
-// Of plan/profiles/: models, and what methods cost.
+// The files of plan/profiles/: profiles of models, and the costs of methods.
 std::span<const Template> planning_tables();
 
 }  // namespace penstock::command

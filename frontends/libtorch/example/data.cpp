@@ -1,4 +1,4 @@
-// What is trained on: reading it, and which of it a rank sees in a step.
+// Reads the training data and chooses a rank's samples in a step.
 
 #include "data.hpp"
 
@@ -23,7 +23,7 @@ std::string read_file(const std::string& path, const std::string& remedy) {
   return bytes.str();
 }
 
-// A well-mixed number of 64 bits (the finalizer of splitmix64).
+// Mixes the bits of a 64-bit number (the finalizer of splitmix64).
 std::uint64_t mix(std::uint64_t value) {
   value += 0x9e3779b97f4a7c15u;
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -31,7 +31,8 @@ std::uint64_t mix(std::uint64_t value) {
   return value ^ (value >> 31);
 }
 
-// A magic word, two numbers of 32 bits, and what they count; little-endian.
+// An exported file: a magic word, two numbers of 32 bits, and the items that they count;
+// little-endian.
 struct Exported {
   Exported(std::string file, const std::string& kind, std::string_view magic)
       : path(std::move(file)),

@@ -1,4 +1,4 @@
-// What is trained on, as export.py writes it, and which of it a rank sees in a step.
+// The training data, as export.py writes it, and the choice of a rank's samples in a step.
 #ifndef PENSTOCK_LIBTORCH_EXAMPLE_DATA_HPP
 #define PENSTOCK_LIBTORCH_EXAMPLE_DATA_HPP
 
@@ -10,7 +10,7 @@ namespace example {
 
 constexpr std::int64_t kPixels = 64;
 constexpr std::int64_t kTrainedImages = 1500;  // images of batches; the others are held out
-constexpr std::int64_t kContext = 64;          // characters that a window of text has
+constexpr std::int64_t kContext = 64;          // characters in a window of text
 
 // scikit-learn's digits.
 struct Digits {
@@ -20,31 +20,32 @@ struct Digits {
   std::int64_t images() const { return static_cast<std::int64_t>(labels.size()); }
 };
 
-// The King James Bible, a number below `vocabulary` for each character.
+// The text of the King James Bible: for each character a number below `vocabulary`.
 struct Text {
   std::int64_t vocabulary;
   std::vector<unsigned char> codes;
 
-  // The last fiftieth is held out.
+  // The number of characters for training; the last fiftieth of the text is held out.
   std::int64_t trained() const {
     return static_cast<std::int64_t>(codes.size() - codes.size() / 50);
   }
 };
 
-// Read what export.py wrote: "DIGITS1\n", the number of images and of pixels as 32 bits
-// each, all pixels as float32, a byte per label; or "TEXT1\n", the size of the vocabulary, the
-// number of characters, a byte for each; little-endian. Throw std::runtime_error with what to do.
+// Read a file that export.py wrote, little-endian: "DIGITS1\n", the number of images and the number
+// of pixels as 32 bits each, all pixels as float32, a byte per label; or "TEXT1\n", the size of the
+// vocabulary, the number of characters, a byte per character. Throw std::runtime_error, whose
+// message states the remedy.
 Digits read_digits(const std::string& path);
 Text read_text(const std::string& path);
 
-// Reads float32 numbers, `count` of them and nothing else.
+// Reads a file of exactly `count` float32 numbers.
 std::vector<float> read_floats(const std::string& path, std::int64_t count);
 
-// Writes them the same way.
+// Writes a file that read_floats() can read.
 void write_floats(const std::string& path, const std::vector<float>& numbers);
 
-// `count` numbers below `below` for `rank` in `step`: a function of its arguments alone, so that
-// any program that knows it trains on the same.
+// Returns `count` numbers below `below` for `rank` in `step`. The numbers depend only on the
+// arguments, so every program that uses this function trains on equal samples.
 std::vector<std::int64_t> draw(std::uint64_t seed, std::uint64_t step, std::uint64_t rank,
                                std::int64_t count, std::uint64_t below);
 

@@ -8,21 +8,21 @@
 
 namespace example {
 
-// What the examples differ in.
+// The values in which the examples differ.
 struct Program {
   std::string name;     // penstock-libtorch-...
   std::string purpose;  // lines of the help
-  std::string data;     // where it lies by default
-  std::string samples;  // of which a rank sees some in a step: "images"
+  std::string data;     // the default path of the data
+  std::string samples;  // the name of the samples in the help: "images"
   std::int64_t n_samples;
   double rate;
 };
 
 struct Options {
   std::string data;
-  std::string initial;  // a file of weights to begin with; empty: torch's own, of the seed
-  std::string losses;   // where the losses go; empty: nowhere
-  std::string weights;  // where the weights go at the end; empty: nowhere
+  std::string initial;  // a file of initial weights; empty: torch's own, drawn from the seed
+  std::string losses;   // the file for the losses; empty: they are not written
+  std::string weights;  // the file for the final weights; empty: they are not written
   std::int64_t steps = 100;
   std::int64_t samples = 1;  // per rank and step
   std::uint64_t seed = 1;
@@ -31,7 +31,7 @@ struct Options {
   bool help = false;
 };
 
-// What the user typed is wrong; the message says what is expected.
+// The command line is wrong; the message states the expected form.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

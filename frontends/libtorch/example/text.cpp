@@ -15,8 +15,8 @@ namespace nn = torch::nn;
 
 constexpr std::int64_t kWidth = 128, kHeads = 4, kLayers = 2;
 
-// One operation for a product and its bias, as Python's nn.Linear has it; that of C++ adds the bias
-// in a second one where there are three dimensions, which rounds elsewhere.
+// Computes the product and the bias in one operation, as Python's nn.Linear does. The C++ Linear
+// adds the bias in a second operation if x has three dimensions, which rounds differently.
 torch::Tensor through(const nn::Linear& layer, const torch::Tensor& x) {
   return at::linear(x, layer->weight, layer->bias);
 }
@@ -50,7 +50,7 @@ struct BlockImpl : nn::Module {
 };
 TORCH_MODULE(Block);
 
-// Codes of characters in, logits of the next ones out.
+// The input is codes of characters; the output is the logits of the characters that follow.
 struct Network : nn::Module {
   explicit Network(std::int64_t vocabulary) {
     token = register_module("token", nn::Embedding(vocabulary, kWidth));
@@ -74,7 +74,7 @@ struct Network : nn::Module {
   nn::Linear head{nullptr};
 };
 
-// Windows of the text that begin at `starts`, and the characters that follow each of theirs.
+// Windows of the text that begin at `starts`, and for each character the character after it.
 struct Windows {
   torch::Tensor inputs, targets;  // int64 [windows, kContext]
 };

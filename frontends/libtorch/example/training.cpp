@@ -1,4 +1,4 @@
-// What the examples share. What makes them distributed programs are the calls of penstock::torch.
+// The common parts of the examples. The calls of penstock::torch make them distributed programs.
 
 #include "training.hpp"
 

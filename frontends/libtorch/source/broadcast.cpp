@@ -1,4 +1,4 @@
-// The same beginning on every rank: parameters and the optimizer's state of one of them.
+// Copies parameters and the optimizer's state from one rank to all ranks.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -19,10 +19,10 @@
 namespace penstock::torch {
 namespace {
 
-// One tensor on its way. Addresses are kept by the operation: it is made once and stays.
+// The broadcast of one tensor. The operation keeps addresses of members, so a Sent never moves.
 struct Sent {
   at::Tensor target;
-  at::Tensor memory;  // contiguous, of the host; the target's own where that is
+  at::Tensor memory;  // contiguous, in host memory; the target's own memory if it is both
   std::vector<std::int64_t> shape;
   penstock_tensor view{};
   std::optional<Operation> operation;
@@ -47,7 +47,7 @@ void start(Sent& sent, const std::string& name, std::uint32_t root, const Ranks&
   if (const auto dtype = door_dtype(target.scalar_type())) {
     sent.shape = target.sizes().vec();
     sent.view = tensor_view(sent.memory.data_ptr(), sent.shape, *dtype);
-  } else {  // bool, complex: as bytes
+  } else {  // bool, complex: sent as bytes
     sent.shape = {static_cast<std::int64_t>(sent.memory.nbytes())};
     sent.view = tensor_view(sent.memory.data_ptr(), sent.shape, PENSTOCK_UINT8);
   }
@@ -58,7 +58,7 @@ using Entries = std::vector<std::pair<std::string, at::Tensor>>;
 
 void broadcast_entries(const Entries& entries, std::uint32_t root, const Ranks& ranks) {
   check_root(root, ranks);
-  flush_all();  // what still waits belongs to the values that are sent
+  flush_all();  // updates that still wait belong to the values that are sent
   const at::NoGradGuard without_history;
   std::vector<Sent> all(entries.size());
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -71,7 +71,7 @@ void broadcast_entries(const Entries& entries, std::uint32_t root, const Ranks& 
   }
 }
 
-// The text of `root` on every rank; `text` is only looked at there.
+// Returns the `text` of rank `root` on every rank; other ranks' `text` is ignored.
 std::string broadcast_text(const std::string& name, std::string text, std::uint32_t root,
                            const Ranks& ranks) {
   std::int64_t length = static_cast<std::int64_t>(text.size());

@@ -1,4 +1,4 @@
-// Updates that wait for the next forward.
+// Deferred updates, which wait for the next forward.
 
 #include "deferred.hpp"
 
@@ -94,8 +94,8 @@ void Deferred::flush() {
   apply(std::set<std::size_t>(waiting_));
 }
 
-// Parameters that no forward has used since wait for their update until backward is over: autograd
-// still needs the values that the forward has seen.
+// Only the results arrive here. A parameter that the forward has not announced is updated when
+// backward is over, because autograd still needs the values that the forward has used.
 void Deferred::settle() {
   arrive(waiting_);
 }

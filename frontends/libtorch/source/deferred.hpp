@@ -1,10 +1,10 @@
-// Updates that wait for the next forward: communication goes on into it, and each parameter is
-// updated just before it is used. Source: Zhang et al., "DeAR: Accelerating Distributed Deep
+// Deferred updates: communication continues into the next forward, and each parameter is updated
+// just before the forward uses it. Source: Zhang et al., "DeAR: Accelerating Distributed Deep
 // Learning with Fine-Grained All-Reduce Pipelining", ICDCS 2023.
 //
-// After step() parameters have their old values, their gradients are kept here, and
-// parameter.grad() is undefined: torch's optimizers leave such parameters out, so that the
-// optimizer's own step on those that have a gradient is the update of these alone.
+// After step() the parameters have their old values, this class keeps their gradients, and
+// parameter.grad() is undefined. torch's optimizers skip parameters without a gradient, so the
+// optimizer's own step updates exactly the parameters that have a gradient at that moment.
 #ifndef PENSTOCK_LIBTORCH_DEFERRED_HPP
 #define PENSTOCK_LIBTORCH_DEFERRED_HPP
 
@@ -22,28 +22,30 @@ namespace penstock::torch {
 
 class Deferred {
  public:
-  // All are borrowed, and outlive this.
+  // All arguments are borrowed and must outlive this object.
   Deferred(::torch::optim::Optimizer& optimizer, std::vector<Slot>& slots, const GradientSet& set);
   ~Deferred();
   Deferred(const Deferred&) = delete;
   Deferred& operator=(const Deferred&) = delete;
 
-  // step(): backward is over, all gradients are handed in, and the update is promised, with the
-  // options of this moment. A parameter that before_forward() has never told is updated at once:
-  // nobody would announce its next use.
+  // For step(): backward is over and all gradients are handed in. Promises the update, with the
+  // optimizer's options of this moment. A parameter that before_forward() has never named is
+  // updated at once, because no call would announce its next use.
   void promise();
 
-  // Updates what of these parameters waits.
+  // Updates those parameters in the list whose update waits.
   void before_forward(const std::vector<at::Tensor>& parameters);
+  // Carries out every update that waits.
   void flush();
 
-  // Before the first gradient of the next step: all results arrive, with which the last one ends.
+  // Waits for all results of the last step, which then can end. The exchange calls it before the
+  // first gradient of the next step.
   void settle();
 
-  // Throws where a gradient comes for a parameter whose update still waits.
+  // Throws if the update of this parameter still waits. Called when backward gives it a gradient.
   void check_used(std::size_t number) const;
 
-  // After a failure: what waits is lost with its step.
+  // Drops the updates that wait. Called after a failure: they are lost with their step.
   void forget();
 
  private:
@@ -54,12 +56,12 @@ class Deferred {
   ::torch::optim::Optimizer& optimizer_;
   std::vector<Slot>& slots_;
   const GradientSet& set_;
-  std::set<std::size_t> told_;     // slots that before_forward() has told
+  std::set<std::size_t> told_;     // slots that before_forward() has named
   std::set<std::size_t> waiting_;  // not updated yet
   std::vector<std::unique_ptr<::torch::optim::OptimizerOptions>> options_;  // of each group
 };
 
-// Applies what waits in every optimizer of this process.
+// Carries out the updates that wait, for every optimizer of this process.
 void flush_all();
 
 }  // namespace penstock::torch

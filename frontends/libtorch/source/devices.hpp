@@ -1,4 +1,4 @@
-// Devices and streams of torch, by those of its interfaces that know no CUDA.
+// Devices and streams of torch. Uses only torch interfaces that do not depend on CUDA.
 #ifndef PENSTOCK_LIBTORCH_DEVICES_HPP
 #define PENSTOCK_LIBTORCH_DEVICES_HPP
 
@@ -11,23 +11,26 @@
 
 namespace penstock::torch {
 
-// Where a device's memory lies in the words of the door; empty for a device that it does not know.
+// The place of a device's memory, as the C interface writes it; empty for a device type that the C
+// interface does not have.
 std::optional<Place> place_of(const at::Device& device);
 
-// Orders the runtime's copies of one tensor with torch's current stream. torch tells the handles of
-// its streams to none but CUDA's own headers, so the runtime is given the one that needs no
-// telling, the device's default stream (null at the door), and that and the current one wait for
-// each other. Where they are the same, as in most programs, nothing is queued.
+// Orders the runtime's copies of one tensor with torch's current stream. Only torch's CUDA headers
+// give the handle of a stream. The runtime therefore receives the device's default stream (null in
+// the C interface), and the default stream and the current stream wait for each other. If the
+// current stream is the default stream, as in most programs, no wait is queued.
 class StreamRelay {
  public:
-  // What is queued on the default stream from now on runs after what is queued on the current one.
+  // Work queued on the default stream from now on runs after the work that the current stream has
+  // now.
   void default_after_current(const at::Device& device);
-  // The other way round. The current stream has then to have come here before torch's allocator
-  // gives the memory of `tensor` to anybody else.
+  // Work queued on the current stream from now on runs after the work that the default stream has
+  // now. torch's allocator reuses the memory of `tensor` only after the current stream has reached
+  // this point.
   void current_after_default(const at::Tensor& tensor);
 
  private:
-  std::optional<c10::Event> event_;  // made when it is first needed, kept from step to step
+  std::optional<c10::Event> event_;  // made at its first use, kept from step to step
 };
 
 }  // namespace penstock::torch

@@ -1,4 +1,4 @@
-// The C door as C++ sees it.
+// The C interface of the runtime, wrapped for C++.
 
 #include "door.hpp"
 

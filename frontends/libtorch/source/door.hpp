@@ -1,5 +1,5 @@
-// The C door as C++ sees it: statuses become exceptions, handles have owners. Knows nothing of
-// torch.
+// The C interface of the runtime (the "door") for C++: statuses become exceptions, and handles have
+// owners. This file does not use torch's tensors.
 #ifndef PENSTOCK_LIBTORCH_DOOR_HPP
 #define PENSTOCK_LIBTORCH_DOOR_HPP
 
@@ -15,10 +15,11 @@
 
 namespace penstock::torch {
 
-// Throws Error for a status that a call gave, and frees it. Null is success.
+// Frees the status that a call returned, and throws an Error with its content. Null is success.
 void check(penstock_status* status);
 
-// What is wrong on this rank alone: an argument, or the moment of a call.
+// Throw an Error about a mistake of this rank alone: a wrong argument, or a call at the wrong
+// moment.
 [[noreturn]] void refuse_argument(const std::string& message);
 [[noreturn]] void refuse_moment(const std::string& message);
 
@@ -27,10 +28,10 @@ inline penstock_str view(std::string_view text) {
   return {text.data(), text.size()};
 }
 
-// A sink for penstock_*_report and what it gives.
+// A sink for penstock_*_report. `text` is a std::string*, to which the sink appends `part`.
 void take_text(void* text, penstock_str part);
 
-// Where memory lies, as the door says it.
+// The place of memory: device type and device number, as in the C interface.
 struct Place {
   std::int32_t device_type = PENSTOCK_DEVICE_CPU;
   std::int32_t device_id = 0;
@@ -49,7 +50,8 @@ struct GradientSpec {
 penstock_tensor tensor_view(void* data, const std::vector<std::int64_t>& shape, std::uint32_t dtype,
                             const Place& place = {});
 
-// The gradients of one optimizer. Calls come from one thread at a time, but for gradient_ready.
+// The set of one optimizer's gradients. Calls must come from one thread at a time, except
+// penstock_gradient_ready and penstock_gradient_came.
 class GradientSet {
  public:
   // Collective.
@@ -63,24 +65,24 @@ class GradientSet {
   const std::string& name() const { return name_; }
   bool alive() const { return handle_ != nullptr; }
 
-  // Calls a function of the door with the set and `arguments`. Throws what it says, and for a set
-  // that is gone.
+  // Calls a function of the C interface with the set and `arguments`. Throws the Error that it
+  // reports. Also throws if the set has been destroyed.
   template <typename Function, typename... Arguments>
   void call(Function function, Arguments... arguments) const {
     check(function(handle(), arguments...));
   }
 
-  // Where the step stands (PENSTOCK_PHASE_*), and whether backward has completed a gradient since
-  // its results were last waited for. Of a set that is gone: nothing is under way.
+  // The phase of the step (PENSTOCK_PHASE_*), and whether backward has completed a gradient since
+  // the last wait for the step's results. A destroyed set reports PENSTOCK_PHASE_IDLE and false.
   struct Step {
     std::uint32_t phase = PENSTOCK_PHASE_IDLE;
     bool has_come = false;
   };
   Step step() const;
-  // What is still to be handed in when backward is over, in this order.
+  // The gradients that are not handed in yet when backward is over. Hand them in, in this order.
   std::vector<std::uint64_t> rest() const;
 
-  // Ends the set; twice is fine.
+  // Destroys the set. A second call does nothing.
   void destroy() noexcept;
 
  private:
@@ -91,14 +93,16 @@ class GradientSet {
   penstock_set* handle_ = nullptr;
 };
 
-// A named operation under way; the memory that it was given stays until it is released.
+// A named operation under way. Its input and output memory must stay valid until this object is
+// destroyed.
 class Operation {
  public:
   Operation(penstock_runtime* runtime, const penstock_operation_declaration& declaration);
 
   void wait() { check(penstock_operation_wait(handle_.get())); }
 
-  // After wait(), without an output: the operation's own memory, and its bytes.
+  // The operation's own memory and its size in bytes. Call it after wait(), for an operation that
+  // was declared without an output.
   std::pair<const void*, std::uint64_t> result() const;
 
  private:
@@ -108,8 +112,8 @@ class Operation {
   std::unique_ptr<penstock_operation, Release> handle_;
 };
 
-// Starts sending what `tensor` shows on `root` into what it shows on the others of `ranks`.
-// Collective.
+// Starts a broadcast: `tensor` on rank `root` is copied into `tensor` on every other rank of
+// `ranks`. Collective.
 Operation start_broadcast(penstock_runtime* runtime, const std::string& name,
                           const penstock_tensor& tensor, std::uint32_t root, const Ranks& ranks);
 

@@ -16,7 +16,8 @@
 namespace penstock::torch {
 namespace {
 
-// The TOML text of a scheme: text as it is, or the contents of a file that ends in .toml.
+// Returns the TOML text of a scheme: `scheme` itself, or the content of the file if `scheme` is a
+// path that ends in .toml.
 std::string scheme_text(const std::string& scheme) {
   const bool is_path = scheme.find('\n') == std::string::npos && scheme.ends_with(".toml");
   if (!is_path) return scheme;
@@ -45,7 +46,7 @@ Exchange::Exchange(::torch::optim::Optimizer& optimizer, const NamedTensors& nam
     slots_.emplace_back(slots_.size(), one.name, one.tensor, one.group);
     specs.push_back(slots_.back().spec());
   }
-  check_hook_places();  // before the others are met
+  check_hook_places();  // before the set is made, which is collective
   told_momentum_ = options_.momentum.value_or(has_momentum(optimizer));
   std::uint32_t flags = PENSTOCK_SET_REPORTS_OUTCOME;
   if (told_momentum_) flags |= PENSTOCK_SET_OPTIMIZER_MOMENTUM;
@@ -63,7 +64,7 @@ Exchange::~Exchange() {
   try {
     if (error_ == nullptr) flush();
   } catch (const std::exception&) {
-    // The run is over: what waited for its results has none.
+    // The run is over: updates that still waited will not get their results.
   }
   set_->destroy();
 }
@@ -74,17 +75,19 @@ void Exchange::raise_error() {
   if (error_ != nullptr) std::rethrow_exception(error_);
 }
 
-// Opens a step if none is open. The one before ends as backward found its results.
+// Opens a step if none is open. The step before ends with the outcome that was observed when
+// backward began.
 void Exchange::begin() {
   if (is_at(PENSTOCK_PHASE_OPEN)) return;
   if (deferred_ != nullptr) deferred_->settle();
-  if (results_->may_be_gone()) results_->look();  // no hook came by: a gradient set by hand
+  if (results_->may_be_gone()) results_->look();  // no hook ran: a gradient was set by hand
   end(PENSTOCK_STEP_AS_SEEN);
   tell_options();
   set_->call(penstock_step_begin);
 }
 
-// What schedulers of the learning rate and a loaded optimizer may have changed.
+// Reports momentum and learning rates to the core if they have changed, for example by a scheduler
+// of the learning rate or by loading the optimizer.
 void Exchange::tell_options() {
   if (!told_momentum_ && options_.momentum.value_or(has_momentum(optimizer_))) {
     set_->call(penstock_set_momentum);
@@ -100,7 +103,9 @@ void Exchange::tell_options() {
   told_rates_ = rates;
 }
 
-// Without it ranks that begin with other parameters would train models of their own, in silence.
+// Compares the parameters of the ranks. If they differ, warns or throws, depending on
+// check_parameters in [runtime]. Without this check, such ranks would silently train different
+// models.
 void Exchange::compare_parameters() const {
   std::vector<penstock_str> names;
   std::vector<std::uint64_t> checksums;
@@ -125,7 +130,8 @@ void Exchange::check_groups() const {
         "it is wrapped");
 }
 
-// A parameter that took no part has a gradient now: each rank would train its own.
+// Throws if a parameter that is not in the set has a gradient now: without an exchange, each rank
+// would train its own value.
 void Exchange::check_frozen() const {
   std::size_t next = 0;
   for (const NamedParameter& one : named_) {
@@ -140,12 +146,13 @@ void Exchange::check_frozen() const {
   }
 }
 
-// Hands in what backward did not complete, so that all ranks take part in all gradients.
+// Hands in the gradients that backward did not complete, so that all ranks take part in all
+// gradients.
 void Exchange::close_step() {
   raise_error();
   check_groups();
   check_frozen();
-  flush();  // what the forward of this step did not use
+  flush();  // parameters that the forward of this step did not use
   for (const Slot& slot : slots_) slot.check_untouched();
   try {
     if (!agreed_) {
@@ -192,7 +199,7 @@ void Exchange::synchronize(bool for_step) {
   results_->arrived(!for_step);
 }
 
-// On devices the streams wait, not the host.
+// If any gradient lies on a device, the streams wait, not the host.
 void Exchange::wait_for_results() {
   const bool on_devices = std::any_of(slots_.begin(), slots_.end(),
                                       [](const Slot& slot) { return slot.is_on_device(); });
@@ -236,7 +243,7 @@ void Exchange::skip() {
   try {
     end(PENSTOCK_STEP_FORGOTTEN);
   } catch (...) {
-    error_ = std::current_exception();  // the core's step goes on, and nothing here could end it
+    error_ = std::current_exception();  // the core's step stays open; only load() can drop it
     throw;
   }
 }
@@ -250,7 +257,8 @@ void Exchange::note_zeroed() {
 std::vector<std::uint8_t> Exchange::save() {
   raise_error();
   flush();
-  // Also of parameters that backward did not reach: a set that saves takes no gradients after.
+  // This also hands in gradients that backward did not reach: after saving, the set takes no more
+  // gradients in this step.
   if (is_at(PENSTOCK_PHASE_OPEN)) synchronize(false);
   std::vector<std::uint8_t> state;
   const auto sink = [](void* context, const void* data, std::uint64_t size) {
@@ -272,7 +280,7 @@ void Exchange::load(const std::vector<std::uint8_t>& state) {
     drop_what_is_under_way();
   }
   rewind();
-  // Bytes that are refused leave the step as it was.
+  // If the core refuses the bytes, it leaves the step unchanged.
   set_->call(penstock_set_load, state.data(), std::uint64_t{state.size()});
   results_->ended();
 }

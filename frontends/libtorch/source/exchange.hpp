@@ -1,8 +1,8 @@
-// The gradients of one optimizer between backward and update: hooks, the step protocol with the
-// core, and its errors.
+// The exchange of one optimizer's gradients between backward and update: hooks, the protocol of a
+// step with the core, and the errors of both.
 //
 // A step of the core: begin (first gradient, or synchronize) -> ready ... -> wait -> end(outcome).
-// Threads: hooks run on autograd's threads; everything else on the thread that drives the
+// Threads: hooks run on autograd's threads. All other calls come from the thread that drives the
 // optimizer, while no backward is under way.
 #ifndef PENSTOCK_LIBTORCH_EXCHANGE_HPP
 #define PENSTOCK_LIBTORCH_EXCHANGE_HPP
@@ -25,53 +25,56 @@ namespace penstock::torch {
 
 class Exchange {
  public:
-  // Collective. In the first step nothing leaves before the ranks hold the same parameters.
+  // Collective. In the first step no gradient is sent before the ranks have compared their
+  // parameters.
   Exchange(::torch::optim::Optimizer& optimizer, const NamedTensors& named, const Options& options);
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  // Lays two hooks upon every parameter; the place of the second the constructor has found free.
+  // Registers two hooks on every parameter. torch has a single place for the second hook; the
+  // constructor has checked that this place is free.
   static void attach(const std::shared_ptr<Exchange>& exchange);
 
-  // From the hooks: backward is about to add to the gradient of slot `number`, and has completed
-  // it.
+  // The hooks call these: before_gradient when backward is about to add to the gradient of slot
+  // `number`, on_gradient when backward has completed it.
   void before_gradient(std::size_t number);
   void on_gradient(std::size_t number);
 
-  // Throws what went wrong in hooks. It stays until restart(): the step is lost.
+  // Throws the error of a hook or of an earlier call. The step is lost, and the error stays until
+  // load().
   void raise_error();
 
-  // Waits until every gradient holds its result. Does nothing when that is so already.
-  // `for_step`: the optimizer's step follows, and nobody changes them before.
+  // Waits until every gradient holds its result. Does nothing if every gradient holds it already.
+  // `for_step`: the optimizer's step follows, and the program does not change the gradients before.
   void synchronize(bool for_step);
 
-  // Instead of synchronize() and the optimizer's step, where the plan leaves results for the next
-  // forward: true when the update is promised. False: nothing has happened.
+  // Replaces synchronize() and the optimizer's step if the plan leaves results for the next
+  // forward. True: the update is promised. False: the call has done nothing.
   bool defer();
-  // Null where updates are not deferred.
+  // Null if updates are not deferred.
   Deferred* deferred() const { return deferred_.get(); }
-  // Applies what waits for the next forward.
+  // Carries out the updates that wait for the next forward.
   void flush();
 
-  // Ends a step that has its results, as `outcome` (PENSTOCK_STEP_*) says; nothing when there is
-  // none.
+  // Ends a step whose results are there, with `outcome` (PENSTOCK_STEP_*). Does nothing if there is
+  // no such step.
   void end(std::uint32_t outcome);
-  // The results are not applied, whatever holds them.
+  // Ends the step as forgotten: its results count as not applied, even if the gradients hold them.
   void skip();
-  // What became of the results, between synchronize() and end().
+  // The outcome of the results, between synchronize() and end().
   Results& results() { return *results_; }
   // The optimizer's zero_grad(false) has run.
   void note_zeroed();
 
-  // What is saved is of before a step under way. Waits for its results; the step goes on.
+  // Saves the state from before the step under way. Waits for the step's results; the step goes on.
   std::vector<std::uint8_t> save();
-  // Drops a step under way, or one that failed.
+  // Loads a saved state. Drops a step that is under way or has failed.
   void load(const std::vector<std::uint8_t>& state);
-  // Empties the memories; a step that was not taken yet is forgotten.
+  // Empties the memories. A step that the optimizer has not taken yet is forgotten.
   void let_go();
 
-  // True when a backward has run since the last synchronize.
+  // True if a backward has run since the last synchronize().
   bool touched() const { return set_->step().has_come; }
   const GradientSet& set() const { return *set_; }
 
@@ -98,15 +101,15 @@ class Exchange {
   const std::vector<NamedParameter> named_;
   const std::size_t n_parameters_;
   std::vector<Slot> slots_;
-  std::vector<const void*> hooks_;       // of slots_, as far as they are laid
-  std::vector<unsigned> earlier_hooks_;  // the same, those that run before
+  std::vector<const void*> hooks_;       // by slot, as far as they are registered
+  std::vector<unsigned> earlier_hooks_;  // by slot: the hooks that run before an addition
   std::shared_ptr<GradientSet> set_;
   std::unique_ptr<Results> results_;
   std::unique_ptr<Deferred> deferred_;
   std::vector<std::optional<double>> told_rates_;
   bool told_momentum_ = false;
   bool agreed_ = false;
-  std::mutex mutex_;  // of error_, and several threads of autograd may begin a step
+  std::mutex mutex_;  // guards error_ and begin(), which several threads of autograd may call
   std::exception_ptr error_;
 };
 

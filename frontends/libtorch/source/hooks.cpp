@@ -1,4 +1,4 @@
-// The hooks of an exchange upon its parameters: what it does while backward runs.
+// The hooks of an exchange on its parameters, which run during backward.
 
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -13,7 +13,7 @@ namespace {
 
 namespace impl = ::torch::autograd::impl;
 
-// The parameter must not keep the exchange alive.
+// Holds a weak pointer, because the parameter must not keep the exchange alive.
 class Hook final : public ::torch::autograd::PostAccumulateGradHook {
  public:
   Hook(const std::shared_ptr<Exchange>& exchange, std::size_t number)
@@ -28,8 +28,8 @@ class Hook final : public ::torch::autograd::PostAccumulateGradHook {
   std::size_t number_;
 };
 
-// Inside torch::autograd::grad, which gives the gradient to its caller: the parameter's stays as it
-// is.
+// True inside torch::autograd::grad, which returns the gradient to its caller and does not change
+// the parameter's gradient.
 bool is_only_asked_for(const at::Tensor& parameter) {
   const auto* wanted = ::torch::autograd::get_current_graph_task_exec_info();
   if (wanted == nullptr || wanted->empty()) return false;
@@ -65,7 +65,7 @@ void Exchange::check_hook_places() const {
 
 void Exchange::detach() {
   for (std::size_t i = 0; i < hooks_.size(); ++i) {
-    // Somebody may have put his own in its place since.
+    // Other code may have replaced this hook since.
     if (impl::post_acc_grad_hooks(slots_[i].parameter).get() == hooks_[i])
       impl::set_post_acc_grad_hooks(slots_[i].parameter, nullptr);
   }
@@ -75,8 +75,8 @@ void Exchange::detach() {
   earlier_hooks_.clear();
 }
 
-// The first hook of a backward looks, before it adds to anything; hooks on other threads wait for
-// that.
+// The first hook of a backward inspects the results, before backward adds to any gradient. Hooks on
+// other threads wait for it.
 void Exchange::before_gradient(std::size_t number) {
   if (!results_->may_be_gone() || is_only_asked_for(slots_[number].parameter)) return;
   const std::lock_guard lock(mutex_);
@@ -92,14 +92,14 @@ void Exchange::on_gradient(std::size_t number) {
   Slot& slot = slots_[number];
   if (deferred_ != nullptr) deferred_->check_used(number);
   slot.check_gradient();
-  std::uint32_t todo = PENSTOCK_GRADIENT_HAND_IN;  // also to a set that is gone, which says so
+  std::uint32_t todo = PENSTOCK_GRADIENT_HAND_IN;  // a destroyed set then reports its error
   if (set_->alive()) set_->call(penstock_gradient_came, slot.index, nullptr, nullptr, &todo);
   if (todo == PENSTOCK_GRADIENT_HELD) slot.note();
   if (todo == PENSTOCK_GRADIENT_BEGIN) submit(slot, true);
   if (todo == PENSTOCK_GRADIENT_HAND_IN) submit(slot, false);
 }
 
-// Errors are kept for synchronize(): autograd's threads are no place to lose them.
+// Keeps errors for synchronize(), because an exception on autograd's threads could get lost.
 void Exchange::submit(Slot& slot, bool begins) {
   const std::lock_guard lock(mutex_);
   if (error_ != nullptr) return;

@@ -1,4 +1,4 @@
-// Named operations on tensors of the program's own.
+// Named operations on the program's own tensors.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -12,11 +12,11 @@
 
 namespace penstock::torch {
 
-// Addresses are kept by the operation: made once, it stays where it is.
+// The data of one operation. The operation keeps addresses of members, so a Parts never moves.
 struct Pending::Parts {
   std::string name;
-  at::Device home = at::kCPU;  // where the result goes
-  at::Tensor input, output;    // of the host. No output: the operation owns the result
+  at::Device home = at::kCPU;  // the device of the result
+  at::Tensor input, output;    // in host memory. No output: the operation owns the result
   std::vector<std::int64_t> shape;
   penstock_tensor view{}, target{};
   std::optional<Operation> operation;
@@ -66,7 +66,7 @@ void start(Pending::Parts& parts, std::uint32_t pattern, const std::vector<std::
   parts.operation.emplace(current(), declaration);
 }
 
-// What all ranks gave, below each other.
+// The tensors of all ranks, concatenated along the first dimension.
 at::Tensor gathered(const Pending::Parts& parts) {
   const auto [data, bytes] = parts.operation->result();
   std::vector<std::int64_t> shape = parts.shape;

@@ -1,4 +1,4 @@
-// DistributedOptimizer: what its users call, over the exchange.
+// The public calls of DistributedOptimizer, which use the exchange.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -39,7 +39,8 @@ void DistributedOptimizer::step() {
   Exchange& exchange = *parts_->exchange;
   if (exchange.defer()) return;
   exchange.synchronize(true);
-  // Looked at before the optimizer, told after it: one that throws has used nothing.
+  // Inspect before the optimizer's step, report after it: an optimizer that throws has used no
+  // result.
   const Gone gone = exchange.results().gone_for_step();
   parts_->optimizer.step();
   exchange.results().tell(PENSTOCK_OPTIMIZER_ENDS, gone);
@@ -93,7 +94,7 @@ void DistributedOptimizer::flush() {
   parts_->exchange->flush();
 }
 
-// ---- State, and what there is to tell ----
+// ---- State and reports ----
 
 std::vector<std::uint8_t> DistributedOptimizer::save_state() {
   return parts_->exchange->save();

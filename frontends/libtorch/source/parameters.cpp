@@ -1,4 +1,4 @@
-// What an optimizer of torch holds, as the exchange needs it.
+// The parameters and options of a torch optimizer that the exchange needs.
 
 #include "parameters.hpp"
 
@@ -62,7 +62,7 @@ std::vector<NamedParameter> name_parameters(::torch::optim::Optimizer& optimizer
   std::set<const void*> seen;
   for (const auto& item : named) {
     const auto owned = group_of.find(item.value().unsafeGetTensorImpl());
-    // A tensor that two names share takes part under the first.
+    // A tensor with two names takes part under its first name.
     if (owned == group_of.end() || !seen.insert(owned->first).second) continue;
     result.push_back({item.key(), item.value(), owned->second});
   }
@@ -91,7 +91,7 @@ std::vector<std::optional<double>> learning_rates(::torch::optim::Optimizer& opt
     try {
       rates.back() = group.options().get_lr();
     } catch (const c10::Error&) {
-      // Options of the user's own need not have a rate: torch's base class throws for them.
+      // User-defined options may have no learning rate; torch's base class then throws.
     }
   }
   return rates;

@@ -1,4 +1,4 @@
-// What an optimizer of torch holds, as the exchange needs it: parameters with names, and options.
+// The parameters of a torch optimizer with their names, and the options that the exchange needs.
 #ifndef PENSTOCK_LIBTORCH_PARAMETERS_HPP
 #define PENSTOCK_LIBTORCH_PARAMETERS_HPP
 
@@ -15,22 +15,23 @@ namespace penstock::torch {
 struct NamedParameter {
   std::string name;
   at::Tensor tensor;
-  std::size_t group;  // number of its group in the optimizer
+  std::size_t group;  // number of the parameter's group in the optimizer
 };
 
-// The optimizer's parameters in the order of `named`; others in `named` are left out. Throws where
-// one of the optimizer's has no name there.
+// The optimizer's parameters in the order of `named`. Tensors of `named` that the optimizer does
+// not have are left out. Throws if a parameter of the optimizer has no name in `named`.
 std::vector<NamedParameter> name_parameters(::torch::optim::Optimizer& optimizer,
                                             const NamedTensors& named);
 
-// How many parameters the optimizer has in all groups.
+// The number of the optimizer's parameters in all groups.
 std::size_t count_parameters(::torch::optim::Optimizer& optimizer);
 
-// True when the optimizer averages gradients over steps itself (momentum of SGD and RMSprop, first
-// beta of Adam and AdamW). False for options of another type, which cannot be asked.
+// True if the optimizer itself averages gradients over steps (momentum of SGD and RMSprop, first
+// beta of Adam and AdamW). False for other types of options, because this function cannot read
+// them.
 bool has_momentum(::torch::optim::Optimizer& optimizer);
 
-// The learning rate of each group; empty where its options have none.
+// The learning rate of each group; empty if the group's options have no learning rate.
 std::vector<std::optional<double>> learning_rates(::torch::optim::Optimizer& optimizer);
 
 }  // namespace penstock::torch

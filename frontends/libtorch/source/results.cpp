@@ -1,4 +1,4 @@
-// What became of the results of a step.
+// Observes the outcome of a step's results.
 
 #include "results.hpp"
 
@@ -11,7 +11,7 @@ namespace penstock::torch {
 
 Results::Results(std::vector<Slot>& slots, const GradientSet& set) : slots_(slots), set_(set) {
   for (const Slot& slot : slots_) numbers_.push_back(slot.index);
-  // Without this, what is thrown away before the first step would count as applied.
+  // Without this call, results that are thrown away before the first step would count as applied.
   tell(PENSTOCK_OPTIMIZER_LEAVES_OUT, {});
 }
 
@@ -58,7 +58,7 @@ Gone Results::gone(bool before_backward) const {
     const bool is_another = held == Slot::Held::another;
     all[slot.index] = held == Slot::Held::nothing || (is_another && before_backward);
     if (all[slot.index] != 0 || held == Slot::Held::result) continue;
-    // Zeros that came as zeros were only scaled.
+    // A result that arrived as zeros was not zeroed, only scaled.
     if (slot.came_as_zeros || (slot.is_on_device() && !before_backward)) continue;
     changed.push_back(slot.parameter.grad());
     theirs.push_back(slot.index);
@@ -73,7 +73,7 @@ ClosureStep::~ClosureStep() {
   try {
     results_.tell(PENSTOCK_OPTIMIZER_ENDS, Gone(results_.size(), 1));
   } catch (const std::exception&) {
-    // The run is over, and whoever caused it is told.
+    // The run is over. The call that ended it has reported the error.
   }
 }
 

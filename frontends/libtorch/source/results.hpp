@@ -1,10 +1,9 @@
-// What became of the results of a step, as this frontend sees it: an optimizer has used them, or
-// they are gone. The core is told, and decides (<penstock/runtime.h>, "What became of a step's
-// results").
+// Observes the results of a step: an optimizer has used them, or they are gone. The observations go
+// to the core, which decides the outcome (<penstock/runtime.h>, "What became of a step's results").
 //
-// A gradient's values are read only where its tensor was changed since the result came, by anything
-// but the optimizer's zero_grad(). Threads: the caller sees to it that calls do not overlap, but
-// for may_be_gone().
+// A gradient's values are read only if its tensor has changed since the result arrived, and not by
+// the optimizer's zero_grad(). Threads: calls must not overlap; the caller ensures it. The
+// exception is may_be_gone(), which any thread may call.
 #ifndef PENSTOCK_LIBTORCH_RESULTS_HPP
 #define PENSTOCK_LIBTORCH_RESULTS_HPP
 
@@ -18,30 +17,34 @@
 
 namespace penstock::torch {
 
-// Of each gradient of the set: not 0 where it holds its result no more.
+// One entry for each gradient of the set: not 0 if the gradient no longer holds its result.
 using Gone = std::vector<std::uint8_t>;
 
 class Results {
  public:
-  // Both are borrowed, and outlive this. The core hears that these gradients have an optimizer.
+  // Both arguments are borrowed and must outlive this object. Notifies the core that these
+  // gradients have an optimizer.
   Results(std::vector<Slot>& slots, const GradientSet& set);
 
-  // All have arrived. `to_be_changed`: the program asked for them, and may change them before its
-  // step; so it is noted which are zero already, where that can be read without a wait.
+  // All results have arrived. `to_be_changed`: the program asked for the results and may change
+  // them before its step. This call then notes the results that are zero already, in host memory
+  // only, where reading them needs no wait.
   void arrived(bool to_be_changed);
   void ended() { is_open_ = false; }
   std::size_t size() const { return numbers_.size(); }
 
-  // [any] False while there is nothing to look for, which is most of the time.
+  // [any] False, as it is most of the time, if there are no results to inspect.
   bool may_be_gone() const { return is_open_; }
-  // A backward is about to add to some gradient, for the first time since the results arrived.
+  // Inspects the gradients and reports lost results to the core. Called when a backward is about to
+  // add to a gradient for the first time since the results arrived.
   void look();
 
-  // What a step of the optimizer finds. Another tensor in a gradient's place counts as its result,
-  // scaled or otherwise made of it, unless it is zero. On a device only zero_grad() counts as
-  // zeroing: programs that clip would wait for the device in every step.
+  // The lost results as a step of the optimizer finds them. Another tensor in a gradient's place
+  // counts as its result, scaled or otherwise computed from it, unless that tensor is zero. On a
+  // device only zero_grad() counts as zeroing: otherwise programs that clip would wait for the
+  // device in every step.
   Gone gone_for_step() const;
-  // The optimizer is at `moment`, PENSTOCK_OPTIMIZER_*.
+  // Reports to the core that the optimizer is at `moment` (PENSTOCK_OPTIMIZER_*).
   void tell(std::uint32_t moment, const Gone& gone) const;
 
  private:
@@ -50,21 +53,24 @@ class Results {
   std::vector<Slot>& slots_;
   const GradientSet& set_;
   std::vector<std::uint64_t> numbers_;  // of all gradients
-  std::atomic<bool> is_open_ = false;   // there are results, and nobody has looked
+  std::atomic<bool> is_open_ = false;   // there are results, and look() has not run yet
 };
 
-// A step of the optimizer with a closure, which backward runs in. Results that were there before
-// are used only where the closure leaves them: it may throw them away first, as SAM does.
+// A step of the optimizer with a closure that runs backward. Results from before the closure count
+// as used only if the closure leaves them in the gradients; it may first throw them away, as SAM
+// does.
 class ClosureStep {
  public:
   explicit ClosureStep(const Results& results) : results_(results) {}
-  // Where the optimizer or the closure has thrown: what it has not seen is not used.
+  // If the optimizer or the closure has thrown: results that the optimizer has not seen do not
+  // count as used.
   ~ClosureStep();
   ClosureStep(const ClosureStep&) = delete;
   ClosureStep& operator=(const ClosureStep&) = delete;
 
-  // The closure has returned, and the results are there.
+  // The closure has returned, and its results are there.
   void evaluated();
+  // The optimizer's step has returned.
   void ended();
 
  private:

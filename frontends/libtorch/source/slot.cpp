@@ -1,4 +1,4 @@
-// One parameter's gradient on its way to the core and back.
+// Slot: the gradient of one parameter, from backward to the core and back.
 
 #include "slot.hpp"
 
@@ -100,8 +100,8 @@ void Slot::submit_absent(const GradientSet& set) {
   load(parameter.grad());
   note();
   if (is_on_device()) {
-    // The zeros, and what had their memory before, are queued on the current stream, behind which
-    // the result has to come.
+    // The zeros, and the work that used their memory before, are queued on the current stream. The
+    // result must come after both.
     hand_in(set);
     return;
   }
@@ -168,7 +168,7 @@ void Slot::arrive(const GradientSet& set) {
   receive();
 }
 
-// After the wait: the gradient holds the result.
+// Copies the result into the gradient if it lies in the staging tensor. Call it after wait().
 void Slot::receive() {
   if (!wire_.is_same(gradient_)) gradient_.copy_(wire_);
   wire_ = gradient_;

@@ -1,4 +1,4 @@
-// The runtime of this process: init, shutdown, who this rank is.
+// The runtime of this process: init, shutdown, and the number of this rank.
 
 #include "world.hpp"
 
@@ -20,10 +20,10 @@ struct World {
   penstock_runtime* runtime = nullptr;
   penstock_topology topology{};
   ::pid_t owner = 0;
-  // Counts on through a world's life, so that every rank gives the n-th set the same name; by
-  // ranks, which take part in different ones.
+  // The number of sets made so far, for each list of ranks. It never decreases, so every rank gives
+  // the n-th set of a list an equal name.
   std::map<Ranks, std::uint64_t> n_sets;
-  // Those that the closing runtime still has to end.
+  // Sets that shutdown() may still have to end.
   std::vector<std::weak_ptr<GradientSet>> sets;
 };
 
@@ -44,7 +44,8 @@ const penstock_topology& topology() {
   return world().topology;
 }
 
-// A forked child has the handle but not the threads: it must not touch the runtime.
+// Closes the runtime when the process exits. A forked child has the handle but not the runtime's
+// threads, so it must not touch the runtime.
 void close_at_exit() {
   if (world().runtime != nullptr && ::getpid() == world().owner) shutdown();
 }
@@ -118,7 +119,7 @@ void shutdown() {
   try {
     if (last_action != nullptr) last_action();
   } catch (const std::exception&) {
-    // The run has failed before, and its users have been told.
+    // The run has failed before, and an earlier call has reported the error.
   }
   World closing = std::exchange(world(), World{});
   for (const auto& weak : closing.sets) {

@@ -13,15 +13,16 @@ namespace penstock::torch {
 // The open runtime; throws before init() and after shutdown().
 penstock_runtime* current();
 
-// Makes the set of the next optimizer, which ends with the runtime at the latest; collective.
+// Makes the set of the next optimizer. The set ends with the runtime at the latest. Collective.
 std::shared_ptr<GradientSet> create_set(const std::vector<GradientSpec>& gradients,
                                         std::uint32_t flags, const std::string& scheme,
                                         const Ranks& ranks);
 
-// How many ranks these are; none stands for all.
+// The number of ranks in the list; an empty list stands for all ranks.
 std::size_t size_of(const Ranks& ranks);
 
-// `action` is carried out by shutdown() while the runtime is still open; what it throws is dropped.
+// Stores `action`, which shutdown() calls while the runtime is still open. A later call replaces
+// the action. Exceptions of the action are dropped.
 void before_shutdown(void (*action)());
 
 }  // namespace penstock::torch

@@ -1,4 +1,4 @@
-// Whether gradients were zeroed.
+// Tests whether gradients are zero.
 
 #include "zeros.hpp"
 
@@ -13,13 +13,13 @@
 namespace penstock::torch {
 namespace {
 
-// All bits of an element but its sign.
+// A mask of all bits of an element except its sign.
 std::uint64_t magnitude_bits(std::size_t bytes) {
   return (std::uint64_t{1} << (8 * bytes - 1)) - 1;
 }
 
 bool is_zero_on_host(const at::Tensor& tensor) {
-  // Whatever the order of its elements: none may be anything but zero.
+  // The order of the elements does not matter, because every element must be zero.
   const at::Tensor dense = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
   const std::size_t step = dense.element_size(), n = dense.nbytes();
   const bool has_sign = dense.is_floating_point();

@@ -1,4 +1,4 @@
-// Whether gradients were zeroed: the one question for which their values are read.
+// Tests whether gradients are zero. The frontend reads gradient values for this test only.
 #ifndef PENSTOCK_LIBTORCH_ZEROS_HPP
 #define PENSTOCK_LIBTORCH_ZEROS_HPP
 
@@ -9,10 +9,10 @@
 
 namespace penstock::torch {
 
-// For each of these dense tensors of real numbers: not 0 where all of it is zero, of either sign;
-// one without elements is not. In memory of the host, reading ends at the first other element. On a
-// device all of them are read, and the host waits once for all. torch's profiler shows each call as
-// "penstock::are_zero".
+// For each of these dense tensors of real numbers: not 0 if every element is zero, of either sign.
+// A tensor without elements gives 0. In host memory, reading ends at the first nonzero element. On
+// a device all elements are read, and the host waits once for all tensors of the device. torch's
+// profiler shows each call as "penstock::are_zero".
 std::vector<std::uint8_t> are_zero(const std::vector<at::Tensor>& tensors);
 
 }  // namespace penstock::torch

@@ -1,4 +1,4 @@
-// The same beginning on every rank: parameters, buffers, and the state of optimizers.
+// Every rank begins with equal parameters, buffers and states of optimizers.
 
 #include "testing.hpp"
 
@@ -46,7 +46,7 @@ TEST(LibtorchBeginning, ARootThatIsNotThereIsRefused) {
 TEST(LibtorchBeginning, AnOptimizersStateAndOptionsAreThoseOfTheRoot) {
   nn::Sequential model = make_model();
   optim::Adam adam(model->parameters(), optim::AdamOptions(0.01 * (1 + rank())));
-  // Only the root has state: as after loading a checkpoint there.
+  // Only the root has state, as after loading a checkpoint on that rank.
   if (rank() == 0) {
     loss_of(model, own_batch(0)).backward();
     adam.step();

@@ -1,5 +1,5 @@
-// Updates that wait for the next forward: the same training as with updates at once, whoever looks
-// at the parameters in between.
+// Training with deferred updates must equal training with immediate updates, also if code reads the
+// parameters in between.
 
 #include <sstream>
 

@@ -1,6 +1,6 @@
-// Gradients on a device, taken from and to where they lie: the runtime is real, the device
-// simulated. Run on one rank by ctest and on several by test_libtorch.py, with the runtime of a
-// folder in which it finds simulated devices.
+// Gradients on a device, which the runtime reads and writes in place: the runtime is real, the
+// device is simulated. ctest runs this program on one rank, test_libtorch.py on several, with the
+// runtime of a folder in which it finds simulated devices.
 
 #include <ATen/Functions.h>
 #include <torch/optim/optimizer.h>
@@ -28,7 +28,7 @@ class Runtime final : public ::testing::Environment {
 };
 [[maybe_unused]] const auto* const kRuntime = ::testing::AddGlobalTestEnvironment(new Runtime);
 
-// Leaves parameters as they are: no kernel of torch can change them here.
+// Does not change the parameters, because this program has no torch kernel that could.
 class NoUpdate final : public optim::Optimizer {
  public:
   explicit NoUpdate(const std::vector<at::Tensor>& parameters)
@@ -45,7 +45,7 @@ std::vector<at::Tensor> gradients_of(std::int64_t step) {
   return gradients;
 }
 
-// Parameters, their gradients, and what averages these.
+// Parameters, their gradients, and the optimizer that averages the gradients.
 struct Training {
   Training(const char* scheme, const std::function<at::Tensor(std::vector<std::int64_t>)>& make) {
     NamedTensors named;
@@ -55,12 +55,12 @@ struct Training {
       named.insert("parameter" + std::to_string(i), parameters[i]);
     }
     inner = std::make_unique<NoUpdate>(parameters);
-    // Their values lie where the comparison of ranks cannot read them here.
+    // The comparison of ranks cannot read the parameters' values on the simulated device.
     outer = std::make_unique<DistributedOptimizer>(
         *inner, named,
         Options{.scheme = scheme, .check_parameters = false, .deferred = scheme == kDeferred});
   }
-  // As after a backward.
+  // Sets gradients as a backward would.
   void have_gradients() {
     for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i].mutable_grad() = gradients[i];
   }
@@ -95,7 +95,7 @@ void begin(std::uint64_t seed) {
   (void)recorded();
 }
 
-// Steps on streams that `stream` gives, whose results must be those of the CPU.
+// Runs steps on the streams that `stream` returns. The results must equal those on the CPU.
 void expect_bits_of_the_cpu(const char* scheme,
                             const std::vector<std::vector<at::Tensor>>& expected,
                             const c10::Stream& stream) {

@@ -1,5 +1,5 @@
-// A program that ends without shutdown(): at its end the runtime closes, and a forked child leaves
-// it alone.
+// A program that ends without shutdown(). The runtime closes at its end, and a forked child does
+// not touch the runtime.
 //
 //   libtorch_leaving_program [fork]
 
@@ -15,7 +15,7 @@ int main(int count, char** words) {
   penstock::torch::init();
   if (count > 1 && std::string(words[1]) == "fork") {
     const pid_t child = fork();
-    if (child == 0) std::exit(0);  // runs what is registered for the end, as any program does
+    if (child == 0) std::exit(0);  // runs the functions registered with atexit, as any program does
     int status = -1;
     if (child < 0 || waitpid(child, &status, 0) != child || status != 0) return 1;
   }

@@ -1,6 +1,6 @@
-// Stands between the frontend and four functions of the door, whose effect no plugin of this
-// repository shows: notes what they are called with and hands it on. The linker takes the program's
-// own functions before those of libpenstock.
+// Replaces four functions of the C interface whose effect no plugin of this repository shows. Each
+// replacement notes its arguments and calls the original. The linker prefers the functions of the
+// program to the functions of libpenstock.
 
 #include <dlfcn.h>
 #include <penstock/runtime.h>
@@ -13,7 +13,7 @@ struct Told {
   std::vector<double> learning_rates;
   int momentum = 0;
   int ready = 0;  // gradients handed in
-  int looks = 0;  // told whether results are gone
+  int looks = 0;  // reports about lost results
 };
 
 Told& told() {

@@ -1,4 +1,4 @@
-// Named operations on tensors of the program's own; processes that take part; accumulation.
+// Named operations on the program's own tensors; lists of ranks; accumulation.
 
 #include "testing.hpp"
 

@@ -153,8 +153,8 @@ TEST(LibtorchOptimizer, SynchronizedGradientsMayBeClipped) {
   EXPECT_TRUE(close(model, alone));
 }
 
-// Residuals have nothing of it: with the whole gradient sent, the next step sends its own and no
-// more.
+// The residuals hold nothing of the skipped step: the whole gradient was sent, and the next step
+// sends only its own gradient.
 TEST(LibtorchOptimizer, ASkippedStepKeepsParametersAndForgetsWhatWasSent) {
   nn::Sequential model = make_model();
   optim::SGD sgd(model->parameters(), 0.1);

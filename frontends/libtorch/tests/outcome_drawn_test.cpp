@@ -1,4 +1,5 @@
-// Loops as users write them, drawn: with the backwards whose results they throw away, and without.
+// Randomly drawn loops as users write them, run with and without the backwards whose results the
+// loops throw away.
 
 #include <cstdlib>
 #include <random>
@@ -8,7 +9,7 @@
 namespace penstock::torch::testing {
 namespace {
 
-// One loop. What it draws follows from the seed alone, whether `throws` or not.
+// One loop. Its draws depend only on the seed, not on `throws`.
 class Drawn {
  public:
   Drawn(std::uint64_t seed, bool throws) : random_(seed), throws_(throws) {}
@@ -31,7 +32,7 @@ class Drawn {
     training.optimizer.step();
   }
 
-  // A backward whose results are there, and are thrown away.
+  // Runs a backward, waits for its results, and throws them away.
   void probe(Training& training) {
     const auto way =
         std::next(kWaysToThrowAway.begin(), std::ptrdiff_t(draw(kWaysToThrowAway.size())));
@@ -90,7 +91,7 @@ class Drawn {
     training.optimizer.load_state(saved);
   }
 
-  // Saved while a backward's results are there that are thrown away then.
+  // Saves while the results of a backward are there, then throws the results away.
   void save_between(Training& training) {
     probe(training);
     const std::vector<std::uint8_t> saved = training.optimizer.save_state();

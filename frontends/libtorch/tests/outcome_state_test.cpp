@@ -1,4 +1,4 @@
-// States saved and loaded while it is open what becomes of a step's results.
+// States that are saved and loaded while the outcome of a step's results is open.
 
 #include "outcome_testing.hpp"
 
@@ -17,7 +17,7 @@ TEST(LibtorchOutcome, AStateSavedInAStepIsThatBeforeIt) {
       const auto saved = training.optimizer.save_state();
       training.optimizer.step();
       EXPECT_NE(training.state(), before);
-      // That state, and the same step again.
+      // Loads that state and runs the step again.
       if (step != 3) continue;
       const auto after = training.state();
       training.optimizer.load_state(saved);

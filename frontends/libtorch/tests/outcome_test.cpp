@@ -1,5 +1,5 @@
-// What became of results: a backward whose results were thrown away leaves no trace, and what an
-// optimizer has used counts.
+// The outcome of results: a backward whose results were thrown away leaves no trace, and results
+// that an optimizer has used count.
 
 #include <ATen/record_function.h>
 
@@ -93,7 +93,8 @@ TEST(LibtorchOutcome, AGanTrainsAsWithADiscriminatorThatIsFrozenForTheGenerator)
   expect_equal_ends(gan(false), gan(true), kLoop, kLoop);
 }
 
-// Whether it goes on to the next batch, or to a step that finds nothing.
+// A loop throws one batch's results away and then goes on to the next batch or, with
+// `steps_all_the_same`, calls step(), which finds no results.
 void expect_one_batch_left_out(Throw throw_away, bool steps_all_the_same) {
   constexpr std::int64_t kBad = 2;
   const Loop guarded = [=](Training& training) {
@@ -122,7 +123,7 @@ TEST(LibtorchOutcome, AGuardOfTheNormLeavesOneBatchOutAndNoOther) {
   for (const auto& [name, throw_away] : kWaysToThrowAway) {
     SCOPED_TRACE(name);
     expect_one_batch_left_out(throw_away, false);
-    // A step after skip_step() is a new one.
+    // A call of step() after skip_step() is a new step.
     if (name != "skip_step()") expect_one_batch_left_out(throw_away, true);
   }
 }
@@ -152,7 +153,7 @@ TEST(LibtorchOutcome, WhatIsClippedOrScaledIsUsed) {
   expect_equal_ends(loop(true), loop(false), kLoop, 0);
 }
 
-// Nothing is above the threshold until residuals have grown, and clipping changes tensors.
+// No element is above the threshold until residuals have grown, and clipping changes tensors.
 TEST(LibtorchOutcome, ResultsThatCameAsZerosWereNotThrownAway) {
   Training training(
       "[scheme]\ncompressor = \"threshold\"\nmemory = \"residual\"\n"
@@ -225,9 +226,9 @@ TEST(LibtorchOutcome, AClosureThatThrowsUsesNothing) {
   expect_equal_ends(throws, plain, kLoop, 1);
 }
 
-// ---- what it costs, and what it does not disturb ----
+// ---- the cost, and calls that must not be disturbed ----
 
-// What torch ran, by name.
+// Counts the operations that torch ran, by name.
 std::map<std::string, int> work_of(const std::function<void()>& action) {
   static std::map<std::string, int> seen;
   seen.clear();

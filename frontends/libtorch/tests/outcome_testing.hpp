@@ -1,6 +1,6 @@
-// For tests of what became of results: two loops are compared, parameters and saved state bit for
-// bit. One has a backward whose results are thrown away, the other has it not, or outside of the
-// exchange.
+// Helpers for tests of the outcome of results: they compare the parameters and the saved state of
+// two loops bit for bit. One loop has a backward whose results are thrown away. The other loop
+// omits that backward or runs it outside the exchange.
 #ifndef PENSTOCK_LIBTORCH_TESTS_OUTCOME_TESTING_HPP
 #define PENSTOCK_LIBTORCH_TESTS_OUTCOME_TESTING_HPP
 
@@ -24,7 +24,7 @@ inline constexpr char kRandomK[] =
 inline constexpr const char* kSchemes[] = {kTopK, kDgc, kPowerSgd, kEfSign, kRandomK};
 inline constexpr std::int64_t kLoop = 6;
 
-// Leaves parameters as they are while it is off.
+// SGD that does not change the parameters while is_on is false.
 class Switched final : public optim::SGD {
  public:
   using SGD::SGD;
@@ -41,7 +41,7 @@ struct Training {
 
   at::Tensor loss(std::int64_t step) { return loss_of(model, own_batch(step)); }
   void backward(std::int64_t step) { loss(step).backward(); }
-  // Moves the weights away and back again, as SAM does.
+  // Adds `by` to every weight, as SAM does before and after its first backward.
   void climb(float by) {
     const ::torch::NoGradGuard without_history;
     for (at::Tensor& parameter : model->parameters()) parameter.add_(by);
@@ -52,7 +52,8 @@ struct Training {
       squares += parameter.grad().square().sum().item<double>();
     return std::sqrt(squares);
   }
-  // Saved, without the name of the set and the checksum, which differ from optimizer to optimizer.
+  // The saved state without the name of the set and the checksum, because both differ from
+  // optimizer to optimizer.
   std::vector<std::uint8_t> state() {
     const std::vector<std::uint8_t> saved = optimizer.save_state();
     std::uint64_t name = 0;
@@ -90,7 +91,7 @@ inline const std::map<std::string, Throw> kWaysToThrowAway{
 
 using Loop = std::function<void(Training&)>;
 
-// Both begin alike; `steps` of them count in each.
+// Runs both loops from equal parameters and expects equal ends. In each loop `steps` steps count.
 inline void expect_equal_ends(const Loop& one, const Loop& other, std::uint64_t steps,
                               std::uint64_t forgotten) {
   for (const char* scheme : kSchemes) {

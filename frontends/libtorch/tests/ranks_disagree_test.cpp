@@ -1,4 +1,4 @@
-// Ranks that do not fit each other: every one of them gets the sentence.
+// Ranks whose arguments do not agree: every rank receives the error message.
 
 #include "testing.hpp"
 

@@ -1,4 +1,4 @@
-// Optimizers of some ranks, side by side.
+// Optimizers of subsets of the ranks, used side by side.
 
 #include <vector>
 
@@ -7,7 +7,7 @@
 namespace penstock::torch::testing {
 namespace {
 
-// The even ranks, or the odd ones: whichever this one is of.
+// The even ranks or the odd ranks: the half that contains this rank.
 Ranks own_half() {
   Ranks half;
   for (std::uint32_t one = rank() % 2; one < size(); one += 2) half.push_back(one);

@@ -1,11 +1,11 @@
-// What is refused with a sentence, and that the program goes on after it.
+// Calls that must be refused with a message; the program must be able to go on after each.
 
 #include "testing.hpp"
 
 namespace penstock::torch::testing {
 namespace {
 
-// Opens the runtime around all tests of this program; before and after, it is refused.
+// Opens the runtime around all tests of this program. Calls before and after must be refused.
 class Runtime : public ::testing::Environment {
  public:
   void SetUp() override {
@@ -113,7 +113,7 @@ TEST_F(Refusals, BackwardTwiceInAStep) {
   backward();
   expect_error(PENSTOCK_FAILED_PRECONDITION, "more than backward_passes_per_step times",
                [&] { backward(); });
-  // That pass has added to gradients on their way, so ranks might differ from here on.
+  // That pass has added to gradients during their exchange, so ranks might differ from here on.
   expect_error(PENSTOCK_FAILED_PRECONDITION, "was changed after loss.backward()",
                [&] { optimizer.step(); });
 }

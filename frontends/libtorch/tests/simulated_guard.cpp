@@ -1,4 +1,4 @@
-// torch's view of the simulated CUDA devices.
+// torch's interface to the simulated CUDA devices.
 
 #include "simulated_guard.hpp"
 
@@ -38,7 +38,7 @@ void check(std::int32_t error) {
   ASSERT_EQ(error, 0) << penstock_device.error_text(error);
 }
 
-// Of one device, all of whose streams belong to this thread.
+// The guard of one device. All streams of the device belong to this thread.
 class SimulatedGuard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return c10::kCUDA; }
@@ -142,7 +142,7 @@ std::vector<c10::Stream> recorded() {
 
 }  // namespace penstock::torch::testing
 
-// The macro means torch by `torch`.
+// The macro needs `torch` to be the library's namespace, not penstock::torch.
 TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   penstock::torch::testing::stand_in_for_kernels(library);
 }

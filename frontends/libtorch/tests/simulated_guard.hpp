@@ -1,6 +1,6 @@
-// torch's view of the simulated CUDA devices (tests/device): which stream is current, and how one
-// waits for another. torch itself has no part for CUDA in this program, so that its tensors of CUDA
-// cannot be computed with, only handed on.
+// torch's interface to the simulated CUDA devices (tests/device): the current stream, and waits of
+// one stream for another. This program has no CUDA part of torch, so it can pass CUDA tensors on
+// but cannot compute with them.
 #ifndef PENSTOCK_LIBTORCH_TESTS_SIMULATED_GUARD_HPP
 #define PENSTOCK_LIBTORCH_TESTS_SIMULATED_GUARD_HPP
 
@@ -11,12 +11,12 @@
 
 namespace penstock::torch::testing {
 
-// A stream of cuda:0 that keeps no order with others.
+// A stream of cuda:0 that keeps no order with other streams.
 c10::Stream new_stream();
-// What c10::Stream's headers do not tell: null for the default stream.
+// The handle of a stream, which c10::Stream's headers do not give; null for the default stream.
 void* handle_of(const c10::Stream& stream);
 
-// The current stream of cuda:0, in this scope.
+// Makes `stream` the current stream of cuda:0 in this scope.
 class OnStream {
  public:
   explicit OnStream(const c10::Stream& stream);
@@ -28,12 +28,12 @@ class OnStream {
   c10::Stream before_;
 };
 
-// A tensor of cuda:0, in memory of its own that is never given back.
+// A tensor of cuda:0, in memory of its own that is never freed.
 at::Tensor on_device(const std::vector<std::int64_t>& shape);
-// Queues a copy on the current stream. The values are there when the device comes to it, which it
-// does as late as it can.
+// Queues a copy of `values` into `tensor` on the current stream. The device carries the copy out as
+// late as it can.
 void write(const at::Tensor& tensor, const at::Tensor& values);
-// What work on the current stream sees. Waits.
+// The values that work on the current stream sees. Waits for the stream.
 at::Tensor read(const at::Tensor& tensor);
 
 // The streams for which tensors were recorded with torch's allocator since the last call, in order.

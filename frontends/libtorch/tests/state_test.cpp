@@ -1,4 +1,4 @@
-// The state of compression: a run that loads it goes on as the one that saved it.
+// The state of compression: a run that loads a state continues exactly like the run that saved it.
 
 #include <sstream>
 
@@ -39,7 +39,7 @@ TEST(LibtorchState, ARunThatLoadsItGoesOnWithTheSameBits) {
   optimizer.load_state(state);
   train(optimizer, resumed, 3, 8);
   EXPECT_TRUE(same_bits(values_of(resumed), values_of(model)));
-  // Without it residuals are missing, which shows that they are what was saved.
+  // Without the state the residuals are missing, which shows that the state contains them.
   DistributedOptimizer without(other, forgetful->named_parameters(), {.scheme = kTopK});
   train(without, forgetful, 3, 8);
   EXPECT_FALSE(same_bits(values_of(forgetful), values_of(model)));

@@ -1,5 +1,5 @@
-// What the tests of the frontend share: a small model, batches that every rank can make, and how
-// errors are expected.
+// Helpers for all tests of the frontend: a small model, batches that every rank can make, and
+// checks of errors.
 #ifndef PENSTOCK_LIBTORCH_TESTS_TESTING_HPP
 #define PENSTOCK_LIBTORCH_TESTS_TESTING_HPP
 
@@ -23,7 +23,7 @@ inline constexpr char kTopK[] =
 inline constexpr char kDgc[] =
     "[scheme]\ncompressor = \"dgc\"\nmemory = \"dgc\"\n[compressor.dgc]\ndensity = 0.5\n";
 
-// The same weights on every rank.
+// A model with equal weights on every rank.
 inline nn::Sequential make_model() {
   ::torch::manual_seed(3);
   nn::Sequential model(nn::Linear(6, 8), nn::Tanh(), nn::Linear(8, 2));
@@ -33,7 +33,7 @@ inline nn::Sequential make_model() {
 
 constexpr std::int64_t kRowsPerRank = 4;
 
-// The rows of all ranks in a step, and those of this one.
+// The rows of all ranks in a step, and the rows of this rank.
 inline at::Tensor whole_batch(std::int64_t step) {
   ::torch::manual_seed(static_cast<std::uint64_t>(100 + step));
   return ::torch::randn({kRowsPerRank * size(), 6});
@@ -55,7 +55,7 @@ inline void train(DistributedOptimizer& optimizer, nn::Sequential& model, std::i
   }
 }
 
-// Trains on whole batches without the frontend: what the ranks together must come to.
+// Trains on whole batches without the frontend. The ranks together must reach this result.
 inline void train_alone(optim::Optimizer& optimizer, nn::Sequential& model, std::int64_t steps) {
   for (std::int64_t step = 0; step < steps; ++step) {
     optimizer.zero_grad();
@@ -78,7 +78,8 @@ inline bool same_bits(const std::vector<at::Tensor>& one, const std::vector<at::
   return one.size() == other.size();
 }
 
-// A mean of P means is the mean of all but for the order of sums: 1e-5 is 80 roundings of float32.
+// True if the parameters are close. The mean of P means equals the mean of all rows except for the
+// order of sums; 1e-5 is 80 roundings of float32.
 inline bool close(const nn::Sequential& one, const nn::Sequential& other) {
   const auto ours = one->parameters(), theirs = other->parameters();
   for (std::size_t i = 0; i < ours.size(); ++i) {
@@ -87,7 +88,7 @@ inline bool close(const nn::Sequential& one, const nn::Sequential& other) {
   return ours.size() == theirs.size();
 }
 
-// Collective: true where this rank holds the bits of rank 0.
+// Collective. True if this rank holds the bits of rank 0.
 inline bool same_bits_on_all_ranks(const nn::Sequential& model) {
   nn::Sequential copy = make_model();
   const ::torch::NoGradGuard without_history;
@@ -97,7 +98,7 @@ inline bool same_bits_on_all_ranks(const nn::Sequential& model) {
   return same_bits(values_of(copy), values_of(model));
 }
 
-// Runs `action`, which must throw an Error of this kind with `part` in its sentence.
+// Runs `action`, which must throw an Error with this code and with `part` in its message.
 inline void expect_error(std::uint32_t code, const std::string& part,
                          const std::function<void()>& action) {
   try {
@@ -109,13 +110,13 @@ inline void expect_error(std::uint32_t code, const std::string& part,
   }
 }
 
-// What the frontend told the core through the door since the last call of forget() (see
-// observed_door.cpp).
+// The calls of the frontend to the core, through the C interface, since a test last reset the
+// record with `told() = {}` (see observed_door.cpp).
 struct Told {
   std::vector<double> learning_rates;
   int momentum = 0;
   int ready = 0;  // gradients handed in
-  int looks = 0;  // told whether results are gone
+  int looks = 0;  // reports about lost results
 };
 Told& told();
 

@@ -1,7 +1,7 @@
-"""The command ``penstock``: ``python -m penstock ...``, and the script that pip installs.
+"""The command ``penstock``, for ``python -m penstock ...`` and for the script that pip installs.
 
-It is a program of its own, in the package or in the release build of a checkout, and takes this
-process's place.
+The command is a separate program, in the package or in the release build of a checkout. It replaces
+this process.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from penstock._ucx import from_package_index
 
 
 def main() -> None:
-    """Does not return: becomes the program, or ends the process with what to do."""
+    """Replaces this process by the command, or ends the process with a message. Does not return."""
     command, places = find("bin/penstock", "bin/penstock")
     if command is None:
         looked = " or ".join(str(place) for place in places)
         sys.exit(f"penstock: the command is not in {looked}; install the wheel, or run tools/setup")
-    # `penstock run -- python ...` starts the Python that has this package.
+    # Then `penstock run -- python ...` starts the Python of this package.
     os.environ["PENSTOCK_PYTHON"] = sys.executable
     ucx = from_package_index()
     if ucx:

@@ -1,7 +1,7 @@
-"""The C door of libpenstock for ctypes: where the library lies, and what it must be.
+"""The C interface of libpenstock for ctypes: finds the library and checks its version.
 
-Nothing here knows a framework. What the door has is in _runtime_h.py, which is generated; the
-classes in common/runtime.py keep structures together with the memory that they borrow.
+This module does not depend on a framework. The generated module _runtime_h.py has the names of the
+C interface; the classes in common/ keep structures together with the memory that they borrow.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from penstock import _ucx
 from penstock._places import find
-from penstock._runtime_h import *  # noqa: F403 the C door's names are this module's too
+from penstock._runtime_h import *  # noqa: F403 this module also has the names of the C interface
 from penstock._runtime_h import ABI_MAJOR, ABI_MINOR, FUNCTIONS, Counters
 from penstock._trust import refusal
 from penstock.common.exceptions import exception_from
@@ -69,13 +69,13 @@ class Library:
         raise error
 
     def exception_of(self, status: int) -> Exception:
-        """The exception for `status`, which stays the caller's."""
+        """The exception for `status`. The caller still owns the status."""
         return exception_from(self.error_code(status), self.error_message(status).text())
 
 
 def find_library() -> Path:
-    """Where libpenstock lies: PENSTOCK_LIBRARY, else next to the package, else the release build of
-    the checkout."""
+    """The path of libpenstock: PENSTOCK_LIBRARY, else beside the package, else in the release build
+    of the checkout. ImportError, with the remedy, if there is none."""
     named = os.environ.get("PENSTOCK_LIBRARY")
     if named:
         if not Path(named).is_file():
@@ -105,7 +105,8 @@ _library: Library | None = None
 
 
 def library() -> Library:
-    """The library of this process, loaded at the first call. Raises ImportError with what to do."""
+    """The library of this process, loaded at the first call. ImportError, with the remedy, if it
+    cannot be loaded."""
     global _library
     if _library is None:
         _ucx.load()

@@ -1,5 +1,5 @@
-"""Where what belongs to this package lies: beside its modules in a wheel, or in a checkout's
-release build."""
+"""Finds the files that belong to this package: beside its modules in a wheel, or in the release
+build of a checkout."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 def find(in_package: str, in_build: str) -> tuple[Path | None, list[Path]]:
-    """The first file that is there, and all places that were looked at.
+    """The first existing file, and all places that were searched.
 
-    in_package: path below the package. in_build: path below build/release of the checkout that the
-    package may be part of.
+    in_package: path below the package. in_build: path below build/release, if the package is part
+    of a checkout.
     """
     places = [PACKAGE / in_package]
     checkout = PACKAGE.parents[2]

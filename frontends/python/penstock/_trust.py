@@ -1,5 +1,6 @@
-"""Who may change a library that a variable names: the rule that the runtime has for plugins
-(docs/trust.md), for the one that has to be loaded before it can be asked."""
+"""Checks that other users cannot change a library that an environment variable names. The rule is
+the runtime's rule for plugins (docs/trust.md); the runtime itself must be checked before it is
+loaded."""
 
 from __future__ import annotations
 
@@ -11,10 +12,11 @@ from pathlib import Path
 
 
 def refusal(path: Path) -> str | None:
-    """Why others could change this file, or put another in its place; None where they cannot.
+    """The reason why other users could change or replace this file; None if they cannot.
 
-    path: absolute, links followed. It and all folders above belong to root or to this user, and
-    nobody else may write to them; a sticky folder passes where what lies in it is private.
+    path: absolute, links followed. The file and all folders above must belong to root or to this
+    user, and no other user may write to them. A sticky folder passes if the folder below it is
+    private.
     """
     parent_of_private = False
     for place in (path, *path.parents):
@@ -36,7 +38,7 @@ def refusal(path: Path) -> str | None:
 
 
 def _is_trusted(group: int) -> bool:
-    """Root's, or the user's own private one, as many systems make it for each user."""
+    """True for root's group, and for the private group that many systems make for each user."""
     if group == 0:
         return True
     try:

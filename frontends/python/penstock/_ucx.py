@@ -1,5 +1,5 @@
-"""UCX where the system has none: from the packages libucx-cu12 or libucx-cu13 of the package index
-(the extras `ucx` and `ucx-cuda13`), whose libraries lie where the loader does not look.
+"""Finds UCX on systems without UCX: in the packages libucx-cu12 or libucx-cu13 of the package index
+(the extras `ucx` and `ucx-cuda13`). The loader does not search the folder of these packages.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ import ctypes
 import importlib.util
 from pathlib import Path
 
-# Each needs those before it.
+# Each library needs the libraries before it.
 _LIBRARIES = ("libucs.so.0", "libucs_signal.so.0", "libuct.so.0", "libucp.so.0")
 
 
 def from_package_index() -> Path | None:
-    """The folder of the package's libraries, where the plugin `ucx` needs it: a system's own UCX is
-    preferred, for it knows the network that it was installed for, and its MPI may be linked to it."""
+    """The folder of the package's libraries, if the plugin `ucx` needs it. A system's own UCX is
+    preferred, because it was built for the system's network and the system's MPI may use it."""
     package = importlib.util.find_spec("libucx")
     if package is None or package.origin is None:
         return None
@@ -27,8 +27,8 @@ def from_package_index() -> Path | None:
 
 
 def load() -> None:
-    """Loads what `from_package_index` finds, before a plugin asks for it by name: the loader then
-    takes what is loaded already. A file that is missing is left out, and the plugin says so."""
+    """Loads the libraries that `from_package_index` finds, before a plugin asks for them by name:
+    the loader then uses the loaded ones. Skips a missing file; the plugin then reports it."""
     folder = from_package_index()
     for name in _LIBRARIES if folder else ():
         for file in (folder / name, folder / name.removesuffix(".0")):

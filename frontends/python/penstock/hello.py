@@ -1,5 +1,5 @@
-"""README's two lines on the ranks of whatever launcher has started them: `penstock doctor` runs it, and
-so can anybody (torchrun --nproc-per-node 2 -m penstock.hello)."""
+"""Runs README's two lines on the ranks that a launcher has started. `penstock doctor` runs this
+program; a user can run it too (torchrun --nproc-per-node 2 -m penstock.hello)."""
 
 from __future__ import annotations
 

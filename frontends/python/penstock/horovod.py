@@ -1,5 +1,5 @@
-"""``python -m penstock.horovod train.py [arguments]``: runs a script of Horovod's, unchanged, on
-Penstock. Under a launcher: ``penstock run -np 4 -- python -m penstock.horovod train.py``."""
+"""``python -m penstock.horovod train.py [arguments]`` runs an unchanged Horovod script on Penstock.
+With a launcher: ``penstock run -np 4 -- python -m penstock.horovod train.py``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def main() -> None:
     script = sys.argv[1]
     if not os.path.isfile(script):
         sys.exit(f"penstock.horovod: {script} is not a file, expected a Python script")
-    import penstock.horovod_alias  # noqa: F401 - for what it does
+    import penstock.horovod_alias  # noqa: F401 - imported for its effect
 
-    # As python itself does: the script's own folder is searched first.
+    # Like python itself, search the script's own folder first.
     sys.argv = sys.argv[1:]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     runpy.run_path(script, run_name="__main__")

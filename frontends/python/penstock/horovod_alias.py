@@ -1,8 +1,8 @@
-"""``import penstock.horovod_alias`` before anything of Horovod: from then on ``import horovod.torch``
-finds Penstock, in this process only.
+"""Makes ``import horovod.torch`` find Penstock, in this process only. A program must import this
+module before any module of Horovod.
 
-Nothing named horovod is installed by this package. A Horovod that is installed is left alone, and is
-hidden from this process with one line.
+This package installs nothing named horovod. It does not change an installed Horovod, but hides it
+from this process and prints one line about it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import penstock
 from penstock.runner import run
 
-# Horovod's modules that scripts import, and ours that stand for them.
+# Horovod's modules that scripts import, and the modules of Penstock that replace them.
 _MODULES = {
     "horovod.torch": "penstock.torch",
     "horovod.torch.mpi_ops": "penstock.torch.mpi_ops",
@@ -40,7 +40,7 @@ _MODULES = {
 
 
 class _NotOffered(importlib.abc.MetaPathFinder):
-    """Says what is missing of Horovod, instead of looking for an installed one."""
+    """Reports that a module of Horovod is missing, instead of finding an installed Horovod."""
 
     def find_spec(
         self, fullname: str, path: object = None, target: ModuleType | None = None
@@ -58,13 +58,13 @@ def _not_offered(name: str) -> str:
 
 
 def _of_horovod(name: str) -> Any:
-    """What `horovod` has not. Names with underscores are asked for by Python itself."""
+    """Raises AttributeError for a name that `horovod` does not have."""
     raise AttributeError(_not_offered(f"horovod.{name}"))
 
 
 def install() -> None:
-    """Lets the names of Horovod's modules find ours. Twice is fine. ImportError when another
-    Horovod was imported already."""
+    """Registers Penstock's modules under the names of Horovod's modules. A second call does
+    nothing. ImportError if another Horovod was imported already."""
     there = sys.modules.get("horovod")
     if there is not None:
         if getattr(there, "__penstock__", False):

@@ -1,4 +1,5 @@
-// borrowed: messages over what a frontend has, such as a process group of torch's, by borrowed.h.
+// borrowed: messages over a transport that a frontend has, such as a torch process group, through
+// the interface of borrowed.h.
 #include "wire.hpp"
 
 #include "borrowed.h"
@@ -17,9 +18,9 @@ struct penstock_borrowed_relay {
 namespace penstock::borrowed {
 namespace {
 
-constexpr uint64_t kSmallBytes = 4096;  // as `mpi` and `ucx` have it
+constexpr uint64_t kSmallBytes = 4096;  // equal to the default of `mpi` and `ucx`
 
-// What was borrowed and waits for a join: one process, one run, one relay at a time.
+// The relay that waits for a join. A process has one run and one relay at a time.
 struct Slot {
   std::mutex mutex;
   std::shared_ptr<Relay> relay;
@@ -40,7 +41,7 @@ class Borrowed : public collectives::OverWire {
     traits.flags |= PENSTOCK_COLLECTIVE_IS_NOTIFIED;
   }
 
-  // Rank, size and hosts are told and stay as they are.
+  // The caller has set rank, size and hosts; join does not change them.
   void join(uint64_t, penstock_world& world) {
     if (world_)
       throw sdk::Error(PENSTOCK_FAILED_PRECONDITION,
@@ -78,7 +79,7 @@ class Borrowed : public collectives::OverWire {
     return channel;
   }
 
-  // No one else uses the memory of channels.
+  // Nothing else uses the memory of channels, so it can be freed at once.
   void close(std::unique_ptr<Channel>) {}
 
   void leave(bool aborted) {
@@ -92,7 +93,7 @@ class Borrowed : public collectives::OverWire {
 
 // ---- the door ----
 
-// Errors of an instance that no host has loaded.
+// Makes the errors of an instance that no host has loaded.
 penstock_status* (*make_error_of_frontend)(uint32_t, penstock_str) = nullptr;
 const penstock_host* host_of_frontend() {
   static const penstock_host host = [] {

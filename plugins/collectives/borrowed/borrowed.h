@@ -1,11 +1,12 @@
-/* What a frontend needs to carry Penstock's messages over what it has, such as torch's process
- * groups.
+/* The interface through which a frontend carries Penstock's messages over a transport that it has,
+ * such as torch's process groups.
  *
- * The plugin hands out frames, each for one other rank, and takes frames that came from them. The
- * frontend moves them: whole, once, and for each pair of ranks in order; that is all that is asked
- * of it. It does so on threads of its own, one to send and one to receive for each other rank, so
- * that neither the run nor the frontend ever waits for a lock of the other. The door is the
- * plugin's extension PENSTOCK_BORROWED_DOOR, for any instance; `load` takes a null host here. */
+ * The plugin hands out frames, each for one other rank, and takes the frames that came from the
+ * other ranks. The frontend must move every frame whole, once, and in order for each pair of ranks;
+ * it has no other duty. It uses its own threads, one to send and one to receive for each other
+ * rank, so that neither the run nor the frontend ever waits for a lock of the other. The frontend
+ * gets the door as the plugin's extension PENSTOCK_BORROWED_DOOR, of any instance; `load` of this
+ * plugin accepts a null host. */
 #ifndef PENSTOCK_BORROWED_H
 #define PENSTOCK_BORROWED_H
 
@@ -22,31 +23,32 @@ typedef struct penstock_borrowed_relay penstock_borrowed_relay;
 
 typedef struct penstock_borrowed_door {
   uint64_t struct_size;
-  uint64_t frame_bytes; /* the longest frame: room that every receive must have */
-  uint64_t n_receives; /* receives to keep posted for each other rank: as many farewells end them */
+  uint64_t frame_bytes; /* length of the longest frame; every receive must have this much room */
+  uint64_t n_receives;  /* receives to keep posted per other rank; as many farewells end them */
 
-  /* [any] For the next join of this process, as `rank` of `size`. `make_error` is
-   * penstock_error_make. Null: no memory. */
+  /* [any] Makes the relay that the next join of this process uses, as `rank` of `size`.
+   * `make_error` is penstock_error_make. Null: no memory. */
   penstock_borrowed_relay* (*open)(uint32_t rank, uint32_t size,
                                    penstock_status* (*make_error)(uint32_t, penstock_str));
 
-  /* [any] Waits for the next frame that goes to rank `to`, and takes the one before it for sent. It
-   * lies in the relay until the next call for this rank. Null: there will be no more. One thread
-   * for each rank. */
+  /* [any] Waits for the next frame for rank `to` and returns it; the frame that the call before
+   * returned counts as sent. The frame stays in the relay until the next call for this rank. Null:
+   * there will be no more frames. Only one thread may call it for each rank. */
   const void* (*next)(penstock_borrowed_relay* relay, uint32_t to, uint64_t* bytes);
 
-  /* [any] A frame has come from rank `from`; copied. 1: post another receive; 0: no more will come
-   * than are posted. */
+  /* [any] Takes a frame that has come from rank `from`; the relay copies it. 1: post another
+   * receive; 0: post none, because no more frames will come than receives are posted. */
   uint32_t (*came)(penstock_borrowed_relay* relay, uint32_t from, const void* frame);
 
-  /* [any] Rank `peer` cannot be reached any more; `why` is copied, the first one counts. */
+  /* [any] Reports that rank `peer` cannot be reached any more. `why` is copied; the first reason
+   * counts. */
   void (*lost)(penstock_borrowed_relay* relay, uint32_t peer, penstock_str why);
 
-  /* [any] The run is over: behind what is left, every other rank gets its farewells, and `next`
-   * ends. */
+  /* [any] Reports that the run is over. Every other rank gets the frames that are still queued and
+   * then its farewells; after these `next` returns null. */
   void (*end)(penstock_borrowed_relay* relay);
 
-  /* [any] Once all threads have done with it. */
+  /* [any] Frees the relay. No thread may use it any more. */
   void (*close)(penstock_borrowed_relay* relay);
 } penstock_borrowed_door;
 

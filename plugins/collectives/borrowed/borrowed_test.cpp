@@ -1,5 +1,5 @@
-// The borrowed plugin between ranks that are threads of this process: what the door hands out on
-// one rank is put through that of the other, as a frontend would.
+// The borrowed plugin between ranks that are threads of this process. As a frontend would, the
+// tests hand the frames from the door of each rank to the door of the other rank.
 #include "borrowed.h"
 
 #include <testing/gtest.hpp>
@@ -80,8 +80,8 @@ class Rank {
   penstock_channel* channel = nullptr;
 };
 
-// Moves frames from one rank to another until there are no more, and counts how many receives
-// their receiver has posted: farewells are as many as these.
+// Moves frames from one rank to another until there are no more, and counts the receives that the
+// receiver has posted, because there must be as many farewells.
 std::thread line(Rank& from, Rank& to, bool has_farewells = true) {
   return std::thread([&from, &to, has_farewells] {
     uint64_t bytes = 0;
@@ -152,7 +152,7 @@ TEST(Borrowed, AGroupThatOneMemberDoesNotOpenTimesOutWithItsName) {
   EXPECT_TRUE(fails_with(first.open(1, 20'000), PENSTOCK_DEADLINE_EXCEEDED, "rank 1 has not come"));
 }
 
-// The first rank has sent its part, and waits for that of the second.
+// The first rank has sent its part, and waits for the part of the second rank.
 TEST(Borrowed, ARankThatIsGoneIsNamedByWhoWaitsForIt) {
   for (const bool leaves : {true, false}) {
     Rank first(0, 2), second(1, 2);
@@ -178,7 +178,7 @@ TEST(Borrowed, ARankThatIsGoneIsNamedByWhoWaitsForIt) {
   }
 }
 
-// It takes the second rank's farewell before it hears that its own part has left.
+// It takes the second rank's farewell before it learns that its own part has left.
 TEST(Borrowed, WhoLeavesAtOnceLeavesNobodyWithoutItsPart) {
   Rank first(0, 2), second(1, 2);
   std::thread back = line(second, first);

@@ -55,7 +55,7 @@ const void* Relay::next(uint32_t to, uint64_t& bytes) {
   std::unique_lock lock(mutex_);
   Peer& peer = peers_[to];
   for (Outgoing& left : peer.leaving) {
-    // Whoever waited for it has given up on a rank that is lost.
+    // The wire has given up its requests to a lost rank, so their ends are not reported.
     if (left.request != kNobody && !peer.is_lost)
       sent_.push_back({left.frame.label().group, left.request});
     spare_.push_back(std::move(left.frame));

@@ -1,5 +1,5 @@
-// Frames on their way between the communication thread and the frontend's threads: where the two
-// meet, and the only place of this plugin that more than one thread uses.
+// Frames in transit between the communication thread and the frontend's threads. Besides the slot
+// in borrowed.cpp, the relay is the only object of this plugin that several threads use.
 #pragma once
 
 #include <penstock/base.h>
@@ -15,23 +15,24 @@
 
 namespace penstock::borrowed {
 
-// In front of each frame's data. Input to the receiver.
+// The header in front of each frame's data. For the receiver it is untrusted input.
 struct Label {
   uint64_t group;  // number of the channel's group
-  uint64_t match;  // the channel's own, or one of those below
-  uint64_t bytes;  // of data
+  uint64_t match;  // the channel's match number, or kHello or kFarewell
+  uint64_t bytes;  // length of the data
 };
 
-constexpr uint64_t kHello = uint64_t(1) << 23;  // its sender has opened the group
-constexpr uint64_t kFarewell = kHello + 1;      // its sender has left the run
+constexpr uint64_t kHello = uint64_t(1) << 23;  // the sender has opened the group
+constexpr uint64_t kFarewell = kHello + 1;      // the sender has left the run
 
-// The longest that a wire is given: a segment, with what the first one carries beyond.
+// The most data bytes of a frame: a long segment, plus the bytes that an opening carries inline.
 constexpr uint64_t kMostData = collectives::kLongSegment + collectives::kInlineBytes;
 constexpr uint64_t kFrameBytes = sizeof(Label) + kMostData;
-// Posted for each peer at a time: a frame need not wait until the one before it was put away.
+// Receives posted for each peer at a time, so that a frame need not wait until the frame before it
+// was put away.
 constexpr uint64_t kReceives = 4;
 
-// Label and data in one piece of memory, all of the same size.
+// A label and its data in one piece of memory. All frames have equal room.
 class Frame {
  public:
   Frame() : words_(std::make_unique_for_overwrite<uint64_t[]>((kFrameBytes + 7) / 8)) {}
@@ -49,15 +50,15 @@ struct Arrival {
   Frame frame;
 };
 
-// A frame that was sent: whose it was.
+// The group and the request of a frame that was sent.
 struct Sent {
   uint64_t group;
   size_t request;
 };
 
-constexpr size_t kNobody = SIZE_MAX;  // a request that nobody waits for
+constexpr size_t kNobody = SIZE_MAX;  // the request of a frame whose end is not reported
 
-// Ranks are those of the world.
+// The queues of frames to and from each rank. All ranks here are ranks of the world.
 class Relay {
  public:
   Relay(uint32_t rank, uint32_t size) : rank_(rank), peers_(size) {}
@@ -69,14 +70,14 @@ class Relay {
   Frame empty_frame();
   void give_back(Frame frame);
   void post(uint32_t to, size_t request, Frame frame);
-  // What has come and what has left since the last call, and how often ranks have gone: all that
-  // these had sent is among what has come.
+  // Takes the frames that came and the requests that were sent since the last call. Returns how
+  // often ranks have gone so far; all frames of these ranks are taken by then.
   uint32_t take(std::vector<Arrival>& arrivals, std::vector<Sent>& sent);
-  // Empty for a rank that is here. Nothing more comes from one that is gone; what was posted for it
-  // still leaves, unless it is lost, too.
+  // The reason why a rank is gone; empty if the rank is present. No more frames come from a rank
+  // that is gone. Frames posted for this rank still leave, unless it is also lost.
   std::string why_gone(uint32_t peer);
   bool is_lost(uint32_t peer);
-  // What has not begun to leave never will: the run was aborted.
+  // Drops every frame that `next` has not handed out yet, because the run was aborted.
   void drop();
 
   // ---- the frontend's side: as in borrowed.h ----
@@ -92,7 +93,7 @@ class Relay {
   };
   struct Peer {
     std::deque<Outgoing> queue;
-    std::vector<Outgoing> leaving;  // at most one: what `next` has handed out
+    std::vector<Outgoing> leaving;  // at most one: the frame that `next` has handed out
     std::condition_variable wake;
     uint64_t n_farewells = 0;
     std::string why_gone;
@@ -101,7 +102,7 @@ class Relay {
   void mark_gone(Peer& peer, const std::string& why);
 
   const uint32_t rank_;
-  std::mutex mutex_;  // guards all that follows
+  std::mutex mutex_;  // guards all members below
   std::vector<Peer> peers_;
   std::vector<Arrival> arrivals_;
   std::vector<Sent> sent_;

@@ -87,7 +87,7 @@ void Wire::send(Ticket& ticket, const Event& event, uint64_t match, const void* 
   world_->relay().post(members_[event.peer], request, std::move(frame));
 }
 
-// What a rank had sent before it left still counts.
+// Frames that a rank sent before it left are still received.
 void Wire::receive(Ticket& ticket, const Event& event, uint64_t match, void* data) {
   Queue& waiting = queue(event.peer, match);
   if (waiting.came.empty()) refuse_gone(event.peer);
@@ -109,7 +109,7 @@ void Wire::deliver(size_t request, Frame frame) {
 
 void Wire::came(uint32_t from, Frame frame) {
   const auto found = std::lower_bound(members_.begin(), members_.end(), from);
-  if (found == members_.end() || *found != from) return;  // nobody of this group
+  if (found == members_.end() || *found != from) return;  // not a member of this group
   const auto peer = static_cast<uint32_t>(found - members_.begin());
   if (frame.label().match == kHello) {
     said_hello_[peer] = true;
@@ -133,7 +133,7 @@ const std::vector<Ended>& Wire::test() {
   return tested_;
 }
 
-// A rank that has left had all it needed: what is on its way to it ends well.
+// A departed rank needs nothing more, so sends to it still end without an error.
 void Wire::give_up_on_gone() {
   for (uint32_t peer = 0; peer < members_.size(); ++peer) {
     if (world_->relay().why_gone(members_[peer]).empty()) continue;

@@ -1,5 +1,5 @@
-// The requests of a channel over frames: what is sent is copied into a frame at once, and what
-// comes lies in its frame until it is received.
+// The requests of a channel over frames. A send copies its data into a frame at once; received data
+// stays in its frame until a receive takes it.
 #pragma once
 
 #include "world.hpp"
@@ -20,8 +20,8 @@ class Wire : public collectives::Wire {
   Wire(std::shared_ptr<World> world, uint64_t group, std::vector<uint32_t> members);
   ~Wire() override { world_->remove(group_); }
 
-  // Returns when all members have opened the group. DEADLINE_EXCEEDED or PEER_FAILED with the rank
-  // that has not.
+  // Waits until all members have opened the group. DEADLINE_EXCEEDED or PEER_FAILED name a rank
+  // that did not open it.
   void meet(uint64_t timeout_us);
 
   void send(Ticket& ticket, const Event& event, uint64_t match, const void* data) override;
@@ -31,7 +31,7 @@ class Wire : public collectives::Wire {
   void cancel(const Ticket& ticket) override { take_back(&ticket); }
   void cancel_all() override { take_back(nullptr); }
 
-  // From the world: `from` is a rank of it.
+  // Called by the world. `from` is a rank of the world.
   void came(uint32_t from, Frame frame);
   void sent(size_t request);
   void give_up_on_gone();
@@ -41,9 +41,9 @@ class Wire : public collectives::Wire {
     Ticket* ticket;  // null: free
     Event event;
     uint64_t match;
-    void* data;  // of a receive
+    void* data;  // the buffer of a receive; null for a send
   };
-  // What meets under one number from one member, in order: one of the two is empty.
+  // Receives and frames of one member under one match number, in order. One vector is always empty.
   struct Queue {
     std::vector<size_t> posted;  // requests
     std::vector<Frame> came;
@@ -52,7 +52,7 @@ class Wire : public collectives::Wire {
   size_t take_request(const Request& request);
   void end(size_t request, uint64_t bytes, int code);
   void deliver(size_t request, Frame frame);
-  void take_back(const Ticket* ticket);  // null: of all
+  void take_back(const Ticket* ticket);  // null: of all tickets
   void refuse_gone(uint32_t peer) const;
 
   const std::shared_ptr<World> world_;
@@ -62,7 +62,7 @@ class Wire : public collectives::Wire {
   std::deque<Request> requests_;
   std::vector<size_t> free_;
   std::unordered_map<uint64_t, Queue> queues_;
-  std::vector<Ended> ended_;  // since the last test; other channels' tests add to it
+  std::vector<Ended> ended_;  // ended since the last test; tests of other channels add to it
   std::vector<Ended> tested_;
 };
 

@@ -1,5 +1,5 @@
-// The ranks between join and leave: hands what has come to the channel that it is for. Used by the
-// communication thread only.
+// The ranks between join and leave. The world hands each frame that came to the channel of its
+// group. Used by the communication thread only.
 #pragma once
 
 #include "relay.hpp"
@@ -16,17 +16,19 @@ class World {
 
   Relay& relay() { return *relay_; }
 
-  // The wire of a group, from now until `remove`. It gets what has come for the group before.
+  // Registers the wire of a group until `remove`. The wire gets the frames that came for the group
+  // before.
   void add(uint64_t group, Wire& wire);
   void remove(uint64_t group) { wires_.erase(group); }
 
-  // Tells the wires what has happened since the last call.
+  // Notifies the wires of everything that happened since the last call.
   void progress();
 
  private:
   const std::shared_ptr<Relay> relay_;
   std::unordered_map<uint64_t, Wire*> wires_;
-  std::unordered_map<uint64_t, std::vector<Arrival>> early_;  // of groups that are not open here
+  // frames of groups that are not open here
+  std::unordered_map<uint64_t, std::vector<Arrival>> early_;
   std::vector<Arrival> arrivals_;
   std::vector<Sent> sent_;
   uint32_t n_gone_ = 0;

@@ -1,4 +1,5 @@
-// See exchange.hpp: how messages meet. What is done with a complete rendezvous is in transfer.cpp.
+// See exchange.hpp. This file joins messages to rendezvous; transfer.cpp works on complete
+// rendezvous.
 #include "exchange.hpp"
 
 #include "transfer.hpp"
@@ -12,15 +13,15 @@ namespace penstock::loopback {
 
 namespace {
 
-// Rendezvous kept for reuse. Below this a tag finds a rendezvous that had the same tag before, with
-// buffers of the right size.
+// The most rendezvous that are kept for reuse. Below this number a tag finds a rendezvous that had
+// an equal tag before, with buffers of the right size.
 constexpr size_t kMostSpareRendezvous = 4096;
 
 bool is_pair(uint32_t pattern) {
   return pattern == PENSTOCK_SEND || pattern == PENSTOCK_RECEIVE;
 }
 
-// Bytes that a message brings to its rendezvous.
+// The bytes that a message brings to its rendezvous.
 uint64_t bytes_brought(const Ticket& ticket) {
   const penstock_message& message = ticket.message;
   const bool nothing = message.pattern == PENSTOCK_RECEIVE || message.pattern == PENSTOCK_BARRIER ||
@@ -92,7 +93,8 @@ void Exchange::submit(Ticket& ticket) {
     ticket.rendezvous = &meet(key, is_pair(pattern) ? 2 : size());
     part = &ticket.rendezvous->parts[ticket.part];
   }
-  // Copied outside the lock: until it has arrived nobody else looks at this part.
+  // The data is copied outside the lock, because no other rank reads this part before it has
+  // arrived.
   const uint64_t bytes = bytes_brought(ticket);
   part->bytes.resize(bytes);
   if (bytes != 0) std::memcpy(part->bytes.data(), message.send, bytes);
@@ -121,7 +123,8 @@ void Exchange::arrive(Rendezvous& rendezvous, const Ticket& ticket) {
   if (delay_.any()) take_link(rendezvous);
 }
 
-// The last one has come: the message goes behind those that are on the link.
+// Computes when the message ends; called when its last part has arrived. The message follows the
+// messages that are on the link.
 void Exchange::take_link(Rendezvous& rendezvous) {
   using Clock = std::chrono::steady_clock;
   uint64_t bytes = 0;
@@ -134,7 +137,7 @@ void Exchange::take_link(Rendezvous& rendezvous) {
       std::max(link_free_, Clock::now()) + std::chrono::duration_cast<Clock::duration>(takes);
 }
 
-// Parts that cannot belong together: every member gets the same error.
+// Compares the parts. If they disagree, every member gets an equal error.
 void Exchange::check_parts(Rendezvous& rendezvous) const {
   if (rendezvous.key.from != Rendezvous::kAll) return;  // the receiver compares
   const Part& first = rendezvous.parts[0];
@@ -161,7 +164,8 @@ void Exchange::check_parts(Rendezvous& rendezvous) const {
   }
 }
 
-// True when all parts that the ticket needs have arrived and fit together.
+// True when all parts that the ticket needs have arrived, they agree, and the simulated link has
+// carried them.
 bool Exchange::gathered(const Ticket& ticket) {
   const penstock_message& message = ticket.message;
   const Rendezvous& rendezvous = *ticket.rendezvous;
@@ -200,7 +204,7 @@ void Exchange::release(Ticket& ticket) {
   recycle_finished(*ticket.rendezvous);
 }
 
-// A rendezvous is over when nobody will look at it again.
+// Recycles the rendezvous if no member will read it again.
 void Exchange::recycle_finished(Rendezvous& rendezvous) {
   for (uint32_t p = 0; p < rendezvous.parts.size(); ++p) {
     const Part& part = rendezvous.parts[p];

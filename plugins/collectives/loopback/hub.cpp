@@ -14,7 +14,7 @@ namespace penstock::loopback {
 
 namespace {
 
-// Hubs whose ranks are still coming, by name. The only thing the instances of a process share.
+// The hubs whose ranks are still joining, by name. This is the only global state of the plugin.
 struct Registry {
   std::mutex mutex;
   std::condition_variable changed;

@@ -1,4 +1,4 @@
-// How ranks come to a hub, who is refused there, and on which pretended hosts they are.
+// How ranks join a hub, which ranks are refused, and on which simulated hosts they are.
 #include "loopback_testing.hpp"
 
 #include <chrono>

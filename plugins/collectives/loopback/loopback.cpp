@@ -1,4 +1,4 @@
-// loopback: the ranks are threads of one process. For tests and for trying things out.
+// loopback: the ranks are threads of one process. For tests and first trials.
 #include "exchange.hpp"
 #include "hub.hpp"
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMostRanks = 4096;
 
-// Numbers of hosts, in the order in which they first come.
+// Parses the numbers of hosts, which must be in the order of their first appearance.
 std::vector<uint32_t> hosts_of(std::string_view text, uint32_t size) {
   if (text.empty()) return std::vector<uint32_t>(size);
   std::vector<uint32_t> hosts;
@@ -41,7 +41,7 @@ class Loopback {
   struct Channel {
     std::shared_ptr<Exchange> exchange;  // shared with the other members
     uint32_t rank = 0;
-    std::vector<std::unique_ptr<Ticket>> tickets;  // all that were ever made
+    std::vector<std::unique_ptr<Ticket>> tickets;  // all tickets that were ever made
     std::vector<Ticket*> free;
   };
 

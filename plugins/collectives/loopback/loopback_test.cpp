@@ -1,5 +1,4 @@
-// The loopback transport, loaded as a plugin: every pattern, and what becomes of bad messages and
-// dead ranks.
+// The loopback transport, loaded as a plugin: every pattern, bad messages, and dead ranks.
 #include "loopback_testing.hpp"
 
 #include <cmath>
@@ -53,7 +52,7 @@ TEST(Loopback, AllReduceAddsInAscendingRankOrderToTheBit) {
       });
 }
 
-// What does not fit 32 bits would come round as another rank.
+// A value that does not fit 32 bits would become the number of another rank.
 TEST(Loopback, NoOptionTakesAValueThatDoesNotFit32Bits) {
   for (uint64_t i = 0; i < plugin().module->n_options; ++i) {
     const penstock_option& option = *plugin().module->options[i];
@@ -232,7 +231,7 @@ TEST(Loopback, GroupsMatchApartFromEachOther) {
     EXPECT_TRUE(carry(rank.table, rank.self, half, message).ok());
     EXPECT_EQ(sum, r % 2 == 0 ? 5 : 10);
     rank.table.close(rank.self, half);
-    half = rank.open(members, 10 + r % 2);  // perhaps before the other has closed it
+    half = rank.open(members, 10 + r % 2);  // perhaps before the other rank has closed it
     EXPECT_TRUE(carry(rank.table, rank.self, half, message).ok());
     rank.table.close(rank.self, half);
   });

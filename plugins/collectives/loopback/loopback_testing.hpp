@@ -81,7 +81,7 @@ class LoopbackRank {
   }
 };
 
-// Runs `body` on `size` ranks at once. A hub name is used once, so that tests never meet.
+// Runs `body` on `size` ranks at once. Each call uses a new hub name, so that tests never meet.
 inline void on_ranks(const LoadedPlugin& plugin, uint32_t size,
                      const std::function<void(LoopbackRank&, uint32_t rank)>& body) {
   static std::atomic<int> n_hubs{0};

@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kSegment = uint64_t(1) << 16;    // elements reduced in one step
 constexpr uint64_t kCopyBytes = uint64_t(1) << 20;  // copied in one step
 
-// Copies at most kCopyBytes of what is left; true when all `bytes` are there.
+// Copies at most kCopyBytes of the remaining bytes; true when all `bytes` are copied.
 bool copy_step(Ticket& ticket, const char* from, char* to, uint64_t bytes) {
   const uint64_t n = std::min(kCopyBytes, bytes - ticket.copied);
   if (n != 0) std::memcpy(to + ticket.copied, from + ticket.copied, n);
@@ -52,7 +52,7 @@ bool transfer_reduction(Ticket& ticket) {
                    static_cast<char*>(message.receive), count * width);
 }
 
-// All-gather and all-to-all: the elements that each rank has for this one, rank by rank.
+// All-gather and all-to-all: copies the elements that each rank has for this rank, rank by rank.
 bool transfer_gather(Ticket& ticket, uint32_t size) {
   const penstock_message& message = ticket.message;
   const bool exact = (message.flags & PENSTOCK_MESSAGE_EXACT_COUNTS) != 0;
@@ -119,7 +119,7 @@ bool transfer(Ticket& ticket, uint32_t size) {
     }
     case PENSTOCK_RECEIVE:
       return transfer_receive(ticket);
-    default:  // SEND and BARRIER: that the others came is all there is
+    default:  // SEND and BARRIER end once the other parts have arrived
       return true;
   }
 }

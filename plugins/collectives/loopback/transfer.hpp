@@ -1,4 +1,4 @@
-// What is done with a rendezvous whose parts have all arrived: segments are reduced, elements
+// The work on a rendezvous whose parts have all arrived: segments are reduced and elements are
 // copied.
 #pragma once
 
@@ -9,8 +9,8 @@ namespace penstock::loopback {
 // Called once, before any member calls transfer: cuts the reduction into segments.
 void prepare_reduction(Rendezvous& rendezvous);
 
-// One bounded step of what `ticket` wants from its rendezvous in a group of `size`; true at the
-// end. Throws when what the others sent does not fit what this member expects.
+// Takes one bounded step of `ticket`'s message in a group of `size` ranks; true once the message is
+// complete. Throws if data from other members does not fit this member's message.
 bool transfer(Ticket& ticket, uint32_t size);
 
 }  // namespace penstock::loopback

@@ -23,13 +23,14 @@ namespace penstock::mpi {
 
 namespace {
 
-// MPI itself is global: so is what we must know of it.
+// MPI is global to the process, and so is the state that this plugin keeps about it.
 std::atomic<bool> in_use{false};
 std::atomic<bool> may_finalise{false};
 pid_t started_by = 0;
 
 void finalise_at_exit() {
-  // A forked child that ends by itself has no part in MPI: it would wait for its parent's threads.
+  // A forked child that ends takes no part in MPI: MPI_Finalize would wait for threads of its
+  // parent.
   if (getpid() != started_by) return;
   int finalised = 0;
   MPI_Finalized(&finalised);
@@ -40,13 +41,13 @@ sdk::Error unusable(const char* why) {
   return sdk::Error(PENSTOCK_FAILED_PRECONDITION, sdk::text("collective/mpi cannot join: ", why));
 }
 
-// A number that a launcher has told this process; 0: none.
+// A number that a launcher has set in a variable of this process; 0: none.
 uint64_t told(const char* variable) {
   const char* const text = std::getenv(variable);
   return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
 }
 
-// Whether mpirun says that all ranks are on this host, or nobody speaks of any.
+// Whether mpirun says that all ranks are on this host, or no launcher has set any variable.
 bool all_are_here() {
   if (const uint64_t ranks = told("OMPI_COMM_WORLD_SIZE"); ranks != 0)
     return ranks == told("OMPI_COMM_WORLD_LOCAL_SIZE");
@@ -56,18 +57,19 @@ bool all_are_here() {
                       [](const char* one) { return std::getenv(one) != nullptr; });
 }
 
-// Where all ranks are on this host, Open MPI's ways through memory carry everything, and the others
-// would listen at all of the host's addresses. Unless the user chooses, or the memory that can be
-// shared is too little for ours to be the only ones (a container's often is).
+// If all ranks are on this host, transports of Open MPI through memory carry everything, and its
+// other transports would listen at all addresses of the host, so they are switched off. They stay
+// on if the user chooses the transports, or if there is too little shared memory (as often in a
+// container).
 void stay_on_this_host() {
-  constexpr uint64_t kSharedBytes = uint64_t(64) << 20;  // of each rank
+  constexpr uint64_t kSharedBytes = uint64_t(64) << 20;  // shared memory for each rank
   if (!all_are_here() || std::getenv("OMPI_MCA_btl") != nullptr) return;
   struct statvfs shared {};
   const uint64_t ranks = std::max<uint64_t>(told("OMPI_COMM_WORLD_SIZE"), 1);
   if (statvfs("/dev/shm", &shared) != 0 ||
       uint64_t{shared.f_bavail} * shared.f_frsize < ranks * kSharedBytes)
     return;
-  // As MPI_Init does with variables of its own.
+  // MPI_Init also sets environment variables.
   setenv("OMPI_MCA_btl", "^tcp,uct,openib,ofi,usnic", 0);
 }
 
@@ -123,7 +125,7 @@ Library::Library() {
 void Library::leave(bool aborted) {
   if (!joined_) return;
   joined_ = false;
-  // After an abort it could wait for others.
+  // After an abort this call could wait for other ranks.
   int finalised = 0;
   MPI_Finalized(&finalised);
   if (!aborted && finalised == 0 && rendezvous_ != MPI_COMM_NULL) MPI_Comm_free(&rendezvous_);
@@ -135,14 +137,14 @@ Library::~Library() {
   leave(true);
 }
 
-// An extension of Open MPI and MPICH. It is looked for by name: the library that a run finds need
-// not be the one that this was built with, and other libraries have none.
+// Calls an extension of Open MPI and MPICH, which is found by name: the library at run time may
+// differ from the library of the build, and other libraries lack the extension.
 bool Library::takes_device_memory() const {
   const auto ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
   return ask != nullptr && ask() == 1;
 }
 
-// For what all ranks of the world take part in.
+// Tests a request of all ranks of the world until it is done or the time is over.
 void Library::test_until(MPI_Request* request, Clock::time_point end, uint64_t timeout_us,
                          const char* what) const {
   for (int done = 0; done == 0; std::this_thread::yield()) {
@@ -158,7 +160,7 @@ std::vector<uint32_t> Library::hosts(uint64_t timeout_us) {
   char name[MPI_MAX_PROCESSOR_NAME] = "";
   int length = 0;
   check(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name");
-  // When ranks do not come, MPI goes on using these: they are given up with it.
+  // If a rank does not come, MPI continues to use these two objects, so they are leaked on purpose.
   auto given_up = std::make_unique<std::vector<char>>(uint64_t(size_) * MPI_MAX_PROCESSOR_NAME);
   auto meeting = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
   std::memcpy(given_up->data() + uint64_t(rank_) * MPI_MAX_PROCESSOR_NAME, name, sizeof name);
@@ -190,8 +192,8 @@ std::vector<uint32_t> Library::hosts(uint64_t timeout_us) {
   return hosts;
 }
 
-// A dissemination barrier: who has heard from the ranks 1, 2, 4, ... places before it knows that
-// all are here.
+// A dissemination barrier: a rank that hears from the ranks 1, 2, 4, ... places before it knows
+// that all ranks are here.
 void Library::meet(const std::vector<int>& members, uint32_t place, int tag,
                    uint64_t timeout_us) const {
   const auto end = Clock::now() + std::chrono::microseconds(timeout_us);

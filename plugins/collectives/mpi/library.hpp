@@ -1,4 +1,4 @@
-// The MPI library of this process: started once, finished at the end of the process.
+// The MPI library of this process. MPI is started once and finalised at the end of the process.
 #pragma once
 
 #include <mpi.h>
@@ -9,36 +9,37 @@
 
 namespace penstock::mpi {
 
-// Throws PEER_FAILED with MPI's own words unless `code` is MPI_SUCCESS.
+// Throws PEER_FAILED with MPI's own text unless `code` is MPI_SUCCESS.
 void check(int code, const char* what);
 
-// The use of MPI between join and leave. At most one per process at any time.
+// The use of MPI between join and leave. A process has at most one such object at any time.
 class Library {
  public:
-  // Starts MPI unless somebody else has. [comm] Errors: FAILED_PRECONDITION when another instance
-  // has joined, MPI was finalised, or was started by somebody without the thread support we need.
+  // Starts MPI unless the program has started it. [comm] Errors: FAILED_PRECONDITION if another
+  // instance has joined, if MPI was finalised, or if the program started MPI without
+  // MPI_THREAD_SERIALIZED.
   Library();
-  // MPI stays up, so that a later join works. It is finalised when the process ends, provided that
-  // we started it and that nothing was aborted: MPI_Finalize waits for all ranks.
+  // Ends the use of MPI. MPI stays started, so that a later join works. The end of the process
+  // finalises MPI if this plugin started it and nothing was aborted, because MPI_Finalize waits for
+  // all ranks.
   void leave(bool aborted);
-  ~Library();  // a leave that never came counts as aborted
+  ~Library();  // counts as aborted if `leave` was not called
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  // Whether it moves memory of CUDA devices, as far as it says: false also where it cannot be
-  // asked.
+  // Whether MPI says that it moves memory of CUDA devices; false if it cannot be asked.
   bool takes_device_memory() const;
 
   uint32_t rank() const { return rank_; }
   uint32_t size() const { return size_; }
 
-  // The number of each rank's host, from 0 in order of appearance. Collective; DEADLINE_EXCEEDED
-  // when not all ranks come.
+  // The number of each rank's host; hosts are numbered from 0 in order of appearance. Collective;
+  // DEADLINE_EXCEEDED if a rank does not come.
   std::vector<uint32_t> hosts(uint64_t timeout_us);
 
-  // Returns when all `members`, ranks of the world, have come here with the same `tag`; this rank
-  // is the `place`-th of them. After `hosts`. DEADLINE_EXCEEDED when not all come: MPI's own calls
-  // that make a communicator would wait for ever.
+  // Waits until all `members`, ranks of the world, have called it with an equal `tag`; this rank is
+  // the `place`-th member. May be called only after `hosts`. DEADLINE_EXCEEDED if a member does not
+  // come; MPI's own calls that make a communicator would wait for ever.
   void meet(const std::vector<int>& members, uint32_t place, int tag, uint64_t timeout_us) const;
 
  private:
@@ -49,7 +50,8 @@ class Library {
   uint32_t rank_ = 0;
   uint32_t size_ = 1;
   bool joined_ = true;
-  // A world of our own for `meet`: what others in this process receive there never matches.
+  // A duplicate of the world communicator for `meet`, so that receives of other code in this
+  // process never match its messages.
   MPI_Comm rendezvous_ = MPI_COMM_NULL;
 };
 

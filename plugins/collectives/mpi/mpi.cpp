@@ -1,4 +1,4 @@
-// mpi: messages over MPI (Open MPI 4.1 is what it is tested with).
+// mpi: messages over MPI (tested with Open MPI 4.1).
 #include "wire.hpp"
 
 #include <penstock/collective.hpp>
@@ -59,7 +59,7 @@ class Mpi : public collectives::OverWire {
     const std::vector<int> members(call.group.world_ranks,
                                    call.group.world_ranks + call.group.size);
     const int tag = static_cast<int>(call.group.id % 32768);
-    // What follows waits without a limit: all members must be here.
+    // The calls after `meet` wait without a limit, so all members must be here first.
     library_->meet(members, call.group.rank, tag, call.timeout_us);
     MPI_Group world = MPI_GROUP_NULL;
     MPI_Group group = MPI_GROUP_NULL;
@@ -68,7 +68,7 @@ class Mpi : public collectives::OverWire {
         MPI_Group_incl(world, static_cast<int>(members.size()), members.data(), &group);
     MPI_Group_free(&world);
     check(included, "MPI_Group_incl");
-    // Only members call it: ranks outside the group are not disturbed.
+    // Only members call this function, so ranks outside the group are not disturbed.
     MPI_Comm communicator = MPI_COMM_NULL;
     const int created = MPI_Comm_create_group(MPI_COMM_WORLD, group, tag, &communicator);
     MPI_Group_free(&group);
@@ -84,11 +84,12 @@ class Mpi : public collectives::OverWire {
 
   void close(std::unique_ptr<Channel> channel) {
     if (!channel->aborted) collectives::collect(*channel);
-    // What MPI may still write to must outlive it.
+    // Tickets to which MPI may still write are leaked on purpose.
     for (Ticket* lost : channel->lost)
       for (auto& ticket : channel->tickets)
         if (ticket.get() == lost) (void)ticket.release();
-    // After an abort, or with requests left, freeing the communicator could wait for others.
+    // After an abort, or with unfinished requests, freeing the communicator could wait for other
+    // ranks.
     if (!channel->aborted && channel->lost.empty() && library_)
       static_cast<Wire&>(*channel->wire).close();
   }

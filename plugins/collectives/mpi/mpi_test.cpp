@@ -1,4 +1,4 @@
-// What the mpi plugin says of itself; messages are tested under mpirun (mpi_collective_mpirun.cpp).
+// The declarations of the mpi plugin; messages are tested under mpirun (mpi_collective_mpirun.cpp).
 #include <testing/gtest.hpp>
 
 namespace penstock::test {
@@ -33,7 +33,7 @@ TEST(Mpi, PromisesRankOrderUnlessTheNativeAlgorithmIsChosen) {
   EXPECT_NE(native.flags & PENSTOCK_COLLECTIVE_ORDERED, 0u);
 }
 
-// What the library says when it has been asked is tested under mpirun (device_ranks.cpp).
+// The answer of the MPI library about devices is tested under mpirun (device_ranks.cpp).
 TEST(Mpi, CopiesMemoryOfDevicesAndAddsNoneUpUnlessItIsToldNotTo) {
   constexpr uint64_t kCuda = uint64_t{1} << PENSTOCK_DEVICE_CUDA;
   for (const char* says : {"auto", "yes", "no"}) {
@@ -67,7 +67,7 @@ TEST(Mpi, AllReduceVolumeIsTwoTimesPMinusOneOverP) {
   EXPECT_DOUBLE_EQ(within.bytes + between.bytes, 2 * 7.0 / 8 * 8e6);
   EXPECT_DOUBLE_EQ(within.reduced_bytes + between.reduced_bytes, 7.0 / 8 * 8e6);
   EXPECT_DOUBLE_EQ(within.startups + between.startups, 14);
-  // A small one takes a single step.
+  // A small message takes a single step.
   PENSTOCK_EXPECT_OK(mpi.table().volume(mpi.self(), PENSTOCK_ALL_REDUCE, 1, 4, 100, volumes));
   EXPECT_DOUBLE_EQ(within.bytes, 300);
   EXPECT_DOUBLE_EQ(within.startups, 3);

@@ -1,6 +1,6 @@
-// MPI's own non-blocking collectives, for comparison and for networks that MPI knows better. They
-// match by order of submission, and their sums depend on MPI's choice of algorithm. Open MPI takes
-// no memory of devices in them.
+// MPI's own non-blocking collectives, for comparison and for networks that MPI knows better than
+// this plugin. They match by order of submission, and their sums depend on MPI's choice of
+// algorithm. Open MPI accepts no memory of devices in these operations.
 #include "wire.hpp"
 
 #include <collectives/ticket.hpp>
@@ -58,11 +58,11 @@ MPI_Op operation_of(uint32_t dtype, uint32_t reduction) {
 
 }  // namespace
 
-// Nothing for memory of devices, 16-bit floats, counts that do not fit an int or that are not
-// known, send and receive.
+// Carries nothing, and returns 0, for memory of devices, 16-bit floats, counts that do not fit an
+// int, send, receive, and patterns whose counts may differ between ranks.
 uint32_t Wire::carry(Ticket& ticket) {
   const penstock_message& message = ticket.message;
-  // A count that fits here fits on all ranks: it is the same on all.
+  // A count that fits here fits on all ranks, because it is equal on all ranks.
   const bool fits = message.count <= static_cast<uint64_t>(INT_MAX);
   const MPI_Datatype datatype = datatype_of(message.dtype);
   const bool barrier = message.pattern == PENSTOCK_BARRIER;

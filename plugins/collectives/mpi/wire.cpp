@@ -42,7 +42,7 @@ void Wire::add(Ticket& ticket, const Event& event, MPI_Request request) {
   }
   requests_.push_back(request);
   owners_.push_back({&ticket, event, false});
-  // Room for all that may end at once, so that testing never allocates.
+  // Room for all requests that may end at once, so that `test` never allocates.
   if (indices_.size() < requests_.size()) {
     indices_.resize(requests_.capacity());
     statuses_.resize(requests_.capacity());
@@ -70,7 +70,7 @@ const std::vector<Ended>& Wire::test() {
     if (code == MPI_ERR_IN_STATUS) ended.code = status.MPI_ERROR;
     ended_.push_back(ended);
   }
-  // From the highest slot down: what replaces a gap has not ended.
+  // From the highest slot down, so that the request that fills a gap has not ended.
   std::sort(indices_.begin(), indices_.begin() + n_ended, std::greater<int>());
   for (int i = 0; i < n_ended; ++i) forget(static_cast<size_t>(indices_[static_cast<size_t>(i)]));
   return ended_;
@@ -92,7 +92,7 @@ void Wire::cancel_all() {
   for (size_t slot = 0; slot < requests_.size(); ++slot) cancel(slot);
 }
 
-// Open MPI does not survive that a request is cancelled twice.
+// Cancels a receive once, because Open MPI does not survive a second cancel of a request.
 void Wire::cancel(size_t slot) {
   if (!collectives::is_receive(owners_[slot].event.kind) || owners_[slot].cancelled) return;
   owners_[slot].cancelled = true;

@@ -17,10 +17,10 @@ using collectives::Ticket;
 
 class Wire : public collectives::Wire {
  public:
-  // `native`: what MPI has an operation for is carried by that. MPI's matching is by order then,
-  // and sums depend on its choice of algorithm.
+  // `native`: a message for which MPI has a collective operation is carried by this operation. MPI
+  // then matches by order, and sums depend on its choice of algorithm.
   Wire(MPI_Comm communicator, bool native) : communicator_(communicator), native_(native) {}
-  // Frees the communicator, with those of the other members.
+  // Frees the communicator. Collective: the other members must call it too.
   void close() { MPI_Comm_free(&communicator_); }
 
   void send(Ticket& ticket, const Event& event, uint64_t match, const void* data) override;
@@ -37,15 +37,16 @@ class Wire : public collectives::Wire {
     Event event;
     bool cancelled;
   };
-  // Takes over a request that MPI has just made.
+  // Takes ownership of a request that MPI has just made.
   void add(Ticket& ticket, const Event& event, MPI_Request request);
   void cancel(size_t slot);
   void forget(size_t slot);
 
   MPI_Comm communicator_;
   const bool native_;
-  std::unordered_map<const Ticket*, std::vector<int>> native_counts_;  // MPI goes on reading them
-  // Without gaps: what has ended is replaced by the last.
+  // MPI reads the counts until the message ends
+  std::unordered_map<const Ticket*, std::vector<int>> native_counts_;
+  // These arrays have no gaps: the last request takes the place of a request that ended.
   std::vector<MPI_Request> requests_;
   std::vector<Owner> owners_;
   std::vector<int> indices_;

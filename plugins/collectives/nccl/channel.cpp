@@ -12,7 +12,7 @@ namespace penstock::nccl {
 
 namespace {
 
-// How long communicators may take to end, or what runs to stop after an abort.
+// How long a communicator may take to end, or the stream to stop after an abort.
 constexpr auto kPatience = std::chrono::milliseconds(500);
 constexpr auto kPause = std::chrono::microseconds(100);
 
@@ -153,7 +153,7 @@ bool Channel::move_on(Ticket& head) {
       if (!head.ended.has_passed()) return false;
       read_counts(head);
       break;
-    default:  // issued: it lies on the stream now
+    default:  // issued: the message lies on the stream now
       head.ended.record(stream_.get());
       head.stage = Stage::running;
       return true;
@@ -166,7 +166,7 @@ bool Channel::move_on(Ticket& head) {
 // ---- counts ----
 
 void Channel::announce(const Ticket& ticket) {
-  // The copy of the last announcement has ended: its counts came back behind it.
+  // The copy of the last announcement has ended already, because its counts came back after it.
   write_counts(members(), ticket.message, counts_.host());
   check(cudaMemcpyAsync(counts_.device(), counts_.host(), size * sizeof(uint64_t),
                         cudaMemcpyHostToDevice, stream_.get()),
@@ -212,16 +212,17 @@ void Channel::check_state(const penstock_message& message) {
   if (is_lost()) throw sdk::message_error(loss_.code, message, loss_.words);
 }
 
-// What the communicator had queued ends, on this rank; the others hear of it from NCCL.
+// Aborting the communicator ends its queued work on this rank; NCCL notifies the other ranks.
 void Channel::lose(uint32_t code, const std::string& words) {
-  if (loss_.code != PENSTOCK_OK) return;  // the first one counts
+  if (loss_.code != PENSTOCK_OK) return;  // the first reason counts
   loss_ = {code, words};
   drop_communicator();
 }
 
 void Channel::drop_communicator() {
   (void)library.calls().abort(std::exchange(communicator_, nullptr));
-  // Whoever releases a ticket may free its memory: nothing that runs should still write there.
+  // The caller that releases a ticket may free its memory, so no work on the stream should still
+  // write there.
   (void)comes_true(Clock::now() + kPatience,
                    [&] { return cudaStreamQuery(stream_.get()) != cudaErrorNotReady; });
   (void)cudaGetLastError();

@@ -1,14 +1,15 @@
 // A channel: a communicator, a stream, and a queue of messages.
 //
-// NCCL matches what ranks queue on a communicator by order, and a call may be under way for a while
-// before the next is allowed. So messages are issued one after the other, in the order of submit:
+// NCCL matches the operations of the ranks on a communicator by order, and a call may be in
+// progress for a while before the next call is allowed. So messages are issued one after the other,
+// in the order of submit:
 //
 //   waiting -> announcing -> counting -> issuing -> running -> done
 //
-// `announcing` and `counting` are there only where this rank does not know what others will send:
-// counts are exchanged first, and come back through pinned memory. From `running` on the message
-// lies on the stream, and the next one is issued. Nobody waits: whoever asks for progress moves the
-// queue on as far as it goes.
+// A message passes `announcing` and `counting` only if this rank does not know how many elements
+// the other ranks will send: the ranks exchange counts first, which come back through pinned
+// memory. From `running` on the message lies on the stream, and the next message is issued. No call
+// waits: every `submit` and `progress` moves the queue on as far as possible.
 #pragma once
 
 #include "device.hpp"
@@ -35,56 +36,57 @@ struct Ticket {
   penstock_message message{};
   Stage stage = Stage::done;
   Clock::time_point submitted;
-  Event produced;  // what the message's stream had queued at submit
-  Event ended;     // the counts', then the message's own
+  Event produced;  // after the work that the message's stream had queued at submit
+  Event ended;     // after the copy of the counts, later after the message itself
 };
 
-// What takes the channel down. Its tickets all end with it, for NCCL takes no single message back.
+// The reason why the channel is lost. All its tickets then end with this error, because NCCL cannot
+// cancel a single message.
 struct Loss {
-  uint32_t code = PENSTOCK_OK;  // nothing has
+  uint32_t code = PENSTOCK_OK;  // PENSTOCK_OK: the channel is not lost
   std::string words;
 };
 
 struct Channel {
-  // The communicator is made by open. [comm]
+  // Makes a channel without a communicator, which `open` makes. [comm]
   Channel(const Library& library, const penstock_group& group, int device);
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  // As in penstock_collective. [comm]
+  // These functions do the work of the functions of penstock_collective with equal names. [comm]
   void open(const UniqueId& id, uint64_t timeout_us);
   Ticket* submit(const penstock_message& message);
   bool progress(Ticket& ticket);
   void release(Ticket& ticket);
-  // Finishes what is queued and parts, unless the channel is lost.
+  // Finishes the queued work and destroys the communicator, unless the channel is lost.
   void close();
 
   const Library& library;
   const int device;
   const uint32_t rank;
   const uint32_t size;
-  std::atomic<bool> aborted{false};  // [any] may set it; [comm] acts on it
+  std::atomic<bool> aborted{false};  // [any] thread may set it; [comm] acts on it
 
  private:
   void advance();
-  // Whether the communicator takes the next call.
+  // Whether the communicator accepts the next call.
   bool is_settled();
   Members members() const { return {library, communicator_, stream_.get(), rank, size}; }
-  // Takes the head of the queue one stage on; false where it has to wait.
+  // Moves the head of the queue on by one stage; false if it has to wait.
   bool move_on(Ticket& head);
   void announce(const Ticket& ticket);
   void fetch_counts(Ticket& ticket);
-  // Puts the counts that came into the message. Throws MISMATCH where there is no room.
+  // Writes the received counts into the message. Throws MISMATCH if there is too little room.
   void read_counts(Ticket& ticket);
   void lose(uint32_t code, const std::string& words);
-  bool is_lost();  // an abort is acted on here
+  bool is_lost();  // loses the channel if it was aborted
   void check_state(const penstock_message& message);
   void drop_communicator();
 
   Handle* communicator_ = nullptr;
   Stream stream_;
-  Counts counts_;  // [size] of this rank, [size] of the others
+  Counts counts_;  // [size] of this rank, then [size] of the other ranks
   Loss loss_;
   std::vector<Ticket*> queue_;  // in order of submit, from `head_` on
   size_t head_ = 0;

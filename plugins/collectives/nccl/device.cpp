@@ -7,7 +7,7 @@ namespace penstock::nccl {
 
 void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
-  (void)cudaGetLastError();  // who asks for it later must not find ours
+  (void)cudaGetLastError();  // later calls must not find this error
   throw sdk::Error(PENSTOCK_DEVICE_ERROR, sdk::text(what, ": ", cudaGetErrorString(error)));
 }
 

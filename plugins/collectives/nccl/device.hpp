@@ -1,4 +1,4 @@
-// What the plugin has on its device: a stream, events, and memory for counts.
+// The objects that the plugin has on its device: a stream, events, and memory for counts.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,10 +10,10 @@
 
 namespace penstock::nccl {
 
-// Throws DEVICE_ERROR with CUDA's own words unless the call has succeeded.
+// Throws DEVICE_ERROR with CUDA's own text unless the call has succeeded.
 void check(cudaError_t error, const char* what);
 
-// Makes `device` current while it lives, for this thread. Throws as check does.
+// Makes `device` current for this thread while the object lives. Throws like `check`.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device);
@@ -22,7 +22,8 @@ class CurrentDevice {
   kernels::cuda::CurrentDevice scope_;
 };
 
-// Owns one thing of CUDA's. Whoever destroys has no use for an error.
+// Owns one CUDA object. The destructor ignores errors of Destroy, because nothing can be done about
+// them.
 template <typename Thing, cudaError_t (*Destroy)(Thing)>
 class Owned {
  public:
@@ -42,23 +43,23 @@ class Owned {
   Thing thing_{};
 };
 
-// All on the device that is current.
+// A stream of the device that is current, like the events and the memory below.
 using Stream = Owned<cudaStream_t, cudaStreamDestroy>;
-Stream make_stream();  // goes before others of the device, and waits for none of them
+Stream make_stream();  // of the highest priority; does not wait for the default stream
 
-// Work queued on a stream up to a moment.
+// Marks the work that was queued on a stream up to one moment.
 class Event {
  public:
   Event();
   void record(cudaStream_t stream) const;
-  bool has_passed() const;  // asks, does not wait
+  bool has_passed() const;  // does not wait
   void hold_back(cudaStream_t stream) const;
 
  private:
   Owned<cudaEvent_t, cudaEventDestroy> event_;
 };
 
-// Counts of elements on their way between hosts' programs: as many on the device as in pinned
+// Counts of elements in transit between ranks: `n` counts on the device and `n` counts in pinned
 // memory of the host.
 class Counts {
  public:

@@ -43,13 +43,13 @@ Reduction reduction_of(const penstock_message& message) {
   }
 }
 
-// Calls between two of these go together: none of them waits for another.
+// Groups the calls between its constructor and `end`, so that no call waits for another.
 class Together {
  public:
   explicit Together(const Members& members) : members_(members) {
     members.library.check(members.library.calls().group_start(), "ncclGroupStart");
   }
-  // Once, after all calls.
+  // Must be called once, after all calls.
   void end() {
     is_open_ = false;
     members_.library.check(members_.library.calls().group_end(), "ncclGroupEnd",
@@ -117,7 +117,8 @@ void reduce_scatter(const Members& members, const penstock_message& message) {
   together.end();
 }
 
-// By messages, whatever the counts: which rank has gaps between what it receives, no other knows.
+// Uses sends and receives for all counts, because no rank knows which other ranks have gaps between
+// the data that they receive.
 void all_gather(const Members& members, const penstock_message& message) {
   const uint64_t width = sdk::dtype_bytes(message.dtype);
   Together together(members);

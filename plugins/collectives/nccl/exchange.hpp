@@ -1,4 +1,4 @@
-// What a message is in NCCL's operations.
+// Translates messages into operations of NCCL.
 #pragma once
 
 #include "library.hpp"
@@ -15,21 +15,21 @@ struct Members {
   uint32_t size;
 };
 
-// Whether this rank has to be told first how many elements come. Equal on all ranks.
+// Whether the ranks must exchange counts of elements before the message. Equal on all ranks.
 bool needs_counts(const penstock_message& message);
 
-// Queues what this rank sends as counts, from mine[size], and what it is told, into theirs[size];
-// both on the device.
+// Queues the exchange of counts: this rank sends the counts in mine[size], and the received counts
+// go into theirs[size]. Both arrays lie on the device.
 void queue_counts(const Members& members, const penstock_message& message, uint64_t* mine,
                   uint64_t* theirs);
-// What this rank has to say to each, into mine[size] of the host.
+// Writes the number of elements that this rank sends to each rank into mine[size], in host memory.
 void write_counts(const Members& members, const penstock_message& message, uint64_t* mine);
 
-// Queues the message itself, of which all counts are known, a receive's in `count`. `scratch`: a
-// byte of the device.
+// Queues the message itself. All its counts must be known; the count of a receive is in `count`.
+// `scratch`: one byte on the device.
 void queue_message(const Members& members, const penstock_message& message, void* scratch);
 
-// Types that NCCL reduces, a PENSTOCK_DTYPE_BIT each.
+// The dtypes that NCCL reduces, one PENSTOCK_DTYPE_BIT each.
 uint64_t reduced_dtypes();
 
 }  // namespace penstock::nccl

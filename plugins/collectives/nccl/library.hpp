@@ -1,5 +1,6 @@
-// NCCL of this machine, found when it is first wanted: the same plugin serves machines without it,
-// and every NCCL from 2.18 on. What it declares is the part of NCCL's C interface that it calls.
+// The NCCL library of this machine, which is loaded at join. So one plugin serves machines without
+// NCCL and every NCCL from 2.18 on. This file declares the part of NCCL's C interface that the
+// plugin calls.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,7 +11,7 @@
 
 namespace penstock::nccl {
 
-// ---- NCCL's interface, as its nccl.h has it ----
+// ---- NCCL's interface, as declared in its nccl.h ----
 
 enum Result : int {
   kSuccess = 0,
@@ -36,12 +37,12 @@ struct Handle;  // ncclComm
 struct UniqueId {
   char bytes[128];
 };
-// ncclConfig_t of 2.18; newer libraries read as many fields as `version` had.
+// ncclConfig_t of NCCL 2.18. Newer libraries read only the fields that this `version` had.
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
   unsigned version = 21800;
-  int blocking = 0;  // calls return while they are under way
+  int blocking = 0;  // 0: a call may return before it has ended
   int cluster_size = INT_MIN;
   int min_blocks = INT_MIN;
   int max_blocks = INT_MIN;
@@ -71,18 +72,19 @@ struct Calls {
   Result (*broadcast)(const void*, void*, size_t, DataType, int root, Handle*, cudaStream_t);
 };
 
-// ---- what the plugin makes of it ----
+// ---- the library as the plugin uses it ----
 
 class Library {
  public:
-  // `file`: of the library; empty: libnccl.so.2, as the loader finds it, or as another library of
-  // this process has loaded it already (torch brings one). It stays loaded.
-  // Errors: FAILED_PRECONDITION, with the loader's words, where there is none or it is older.
+  // Loads `file`. Empty: libnccl.so.2, which the loader finds or which another library of this
+  // process has loaded already (torch brings a copy). The library stays loaded.
+  // Errors: FAILED_PRECONDITION if there is no library, with the loader's text, or if it is older
+  // than 2.18.
   explicit Library(const std::string& file);
 
   const Calls& calls() const { return calls_; }
-  // Throws NCCL's own words, DEVICE_ERROR or PEER_FAILED, unless the call has succeeded or is under
-  // way.
+  // Throws DEVICE_ERROR or PEER_FAILED with NCCL's own text, unless the call has succeeded or is in
+  // progress.
   void check(Result result, const char* what, Handle* communicator = nullptr) const;
 
  private:

@@ -29,7 +29,7 @@ class Nccl {
  public:
   using Channel = nccl::Channel;
   using Ticket = nccl::Ticket;
-  // NCCL divides what each rank has by their number before it adds.
+  // NCCL divides the values of each rank by the number of ranks before it adds them.
   static constexpr uint64_t kMeanDtypes = kernels::mean_dtypes();
   static inline const sdk::OptionList options{
       sdk::integer_option("device", -1)
@@ -47,8 +47,8 @@ class Nccl {
   Nccl(const Nccl&) = delete;
   Nccl& operator=(const Nccl&) = delete;
 
-  // Sums over all ranks are formed once for each element and then handed on, whatever algorithm
-  // NCCL takes, so that all ranks have the same bits.
+  // For every algorithm, NCCL forms the sum of each element once and then passes it on, so all
+  // ranks have equal bits.
   void describe(penstock_collective_traits& traits) const {
     traits.patterns = sdk::transport_patterns();
     traits.dtypes = reduced_dtypes();
@@ -64,7 +64,7 @@ class Nccl {
     sdk::direct_volume(pattern, hosts, ranks_per_host, bytes, within, between);
   }
 
-  // Rank, size and hosts are told and stay as they are.
+  // The caller has set rank, size and hosts; join does not change them.
   void join(uint64_t, penstock_world& world) {
     const bool has_store =
         PENSTOCK_HAS_FIELD(&world, penstock_world, store) && world.store != nullptr;
@@ -119,7 +119,7 @@ class Nccl {
     uint32_t place = 0;
     for (uint32_t r = 0; r < world.rank; ++r)
       place += world.hosts != nullptr && world.hosts[r] == world.hosts[world.rank] ? 1 : 0;
-    // Launchers may show each rank a device of its own, and no other.
+    // A launcher may show each rank only its own device.
     const int usual = count == 1 ? 0 : static_cast<int>(place);
     const int device = wanted_device_ >= 0 ? wanted_device_ : usual;
     if (device < count) return device;
@@ -131,7 +131,7 @@ class Nccl {
                   "rank with the option device"));
   }
 
-  // The id that the first of the group has made for this opening of it.
+  // The id that the first rank of the group has made for this opening of the group.
   UniqueId meet(const sdk::OpenCall& call) {
     UniqueId id{};
     const uint64_t opening = openings_[call.group.id]++;
@@ -162,7 +162,7 @@ class Nccl {
   int device_ = 0;
   std::optional<Library> library_;
   const penstock_key_value_store* store_ = nullptr;
-  std::map<uint64_t, uint64_t> openings_;  // of each group, so far
+  std::map<uint64_t, uint64_t> openings_;  // number of openings of each group
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The nccl transport over the simulated device: what it moves, in which order, without a wait of
-// the host, and how it ends.
+// The nccl transport over the simulated device: the data that it moves, its order, that the host
+// never waits, and its end.
 #include "nccl_testing.hpp"
 
 #include <penstock/mean.h>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kSeeds = 12;
 
-// Small whole numbers: their sums have the same bits in any order.
+// Small whole numbers, whose sums have equal bits in every order.
 float value(uint32_t rank, uint64_t i) {
   return static_cast<float>((rank + 1) * 100 + i % 97);
 }
@@ -28,8 +28,8 @@ std::vector<float> sums(uint32_t size, uint64_t first, uint64_t count) {
   return all;
 }
 
-// Worlds of 1 to 4 ranks, under some seeds each; what comes is right, nobody has waited for a
-// device between submit and done, and nothing was misused.
+// Runs `body` in worlds of 1 to 4 ranks, under some seeds each. The results must be right, the host
+// must not wait for a device between submit and done, and no CUDA call may be misused.
 void everywhere(const std::function<void(NcclRank&)>& body) {
   for (uint32_t size = 1; size <= 4; ++size)
     for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -84,7 +84,7 @@ TEST_F(Nccl, ReduceScatterGivesEachRankItsPartWhateverTheirLengths) {
 TEST_F(Nccl, AMeanOfSixteenBitFloatsNeedsNoSumThatFits) {
   everywhere([&](NcclRank& rank) {
     const std::vector<uint16_t> same(10, 0x78e2);  // 40000
-    std::vector<float> pairs(same.size() / 2);     // what is put is put as float32
+    std::vector<float> pairs(same.size() / 2);     // `put` writes float32
     std::memcpy(pairs.data(), same.data(), same.size() * sizeof(uint16_t));
     float* const memory = rank.put(pairs);
     penstock_message message = rank.message(PENSTOCK_ALL_REDUCE, 1);
@@ -170,7 +170,7 @@ TEST_F(Nccl, BroadcastSendAndReceiveReachWhomTheyName) {
     EXPECT_TRUE(rank.carry(broadcast).ok());
     EXPECT_EQ(NcclRank::get(received, 7), values(root, 7));
     if (rank.size == 1) return;
-    // Around a ring: whoever sends first would wait for ever if a send waited.
+    // Around a ring: the rank that sends first would wait for ever if a send waited.
     uint64_t came = 0;
     penstock_message send = rank.message(PENSTOCK_SEND, 2);
     send.send = rank.put(values(rank.rank, rank.rank + 1));
@@ -204,7 +204,8 @@ TEST_F(Nccl, NobodyPassesABarrierBeforeAllHaveCome) {
   }
 }
 
-// Those whose counts travel and those whose counts are known, finished from the last to the first.
+// Messages whose counts travel and messages whose counts are known, finished from the last to the
+// first.
 TEST_F(Nccl, ManyMessagesUnderWayMatchByOrder) {
   everywhere([](NcclRank& rank) {
     constexpr uint64_t kMessages = 6, kCount = 8;

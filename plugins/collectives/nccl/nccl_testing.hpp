@@ -1,5 +1,5 @@
 // For tests: ranks on threads, each with a simulated device, a channel of the nccl transport over
-// all of them, and memory of that device.
+// all ranks, and memory of that device.
 #pragma once
 
 #include <testing/gtest.hpp>
@@ -30,7 +30,7 @@ inline const LoadedPlugin& nccl() {
   return loaded;
 }
 
-// A run's store between threads.
+// A run's store, which the ranks' threads share.
 class Store {
  public:
   Store() {
@@ -66,7 +66,7 @@ class Store {
   std::map<std::string, std::string> values_;
 };
 
-// One rank, on the device of its number.
+// One rank, on the device whose number is its rank.
 class NcclRank {
  public:
   NcclRank(Store& store, uint32_t rank, uint32_t size, const OptionSettings& more = {})
@@ -121,7 +121,7 @@ class NcclRank {
   Outcome finish(penstock_ticket* ticket) { return test::finish(table, self(), ticket); }
   Outcome carry(const penstock_message& message) { return finish(submit(message)); }
 
-  // Memory of the device that has these values once the rank's stream has come to it.
+  // Memory of the device that contains these values once the rank's stream has executed the copy.
   float* put(const std::vector<float>& values) {
     const uint64_t bytes = values.size() * sizeof(float);
     unsigned char* const host = simulated::pinned_bytes(bytes + 1);
@@ -130,7 +130,8 @@ class NcclRank {
     EXPECT_EQ(cudaMemcpyAsync(memory, host, bytes, cudaMemcpyHostToDevice, stream), cudaSuccess);
     return reinterpret_cast<float*>(memory);
   }
-  // What is there now, for a message that is done: nothing else is waited for.
+  // The values in `memory` now. The message must be done, because this function waits for no other
+  // stream.
   static std::vector<float> get(const float* memory, uint64_t count) {
     const cudaStream_t reader = simulated::new_stream();
     unsigned char* const host = simulated::pinned_bytes(count * sizeof(float) + 1);
@@ -146,19 +147,20 @@ class NcclRank {
   const uint32_t rank, size;
   const penstock_collective& table;
   penstock_channel* channel = nullptr;
-  cudaStream_t stream = nullptr;  // of whoever produces what is sent
+  cudaStream_t stream = nullptr;  // the stream of the code that produces the sent data
   penstock_exec exec{};
 
  private:
   static OptionSettings with(OptionSettings more) {
-    // Loaded already, so that its name is enough.
+    // The library is loaded already, so that its name is enough.
     more.emplace_back("library", "libpenstock_device_simulated.so");
     return more;
   }
   Instance<penstock_collective> instance_;
 };
 
-// Runs `body` on `size` ranks with an open channel, on fresh devices whose order has this seed.
+// Runs `body` on `size` ranks with an open channel, on fresh simulated devices. `seed` decides in
+// which order the devices work.
 inline void on_ranks(uint32_t size, uint64_t seed, const std::function<void(NcclRank&)>& body) {
   simulated::Settings settings;
   settings.devices = static_cast<int>(size);

@@ -1,10 +1,10 @@
 // oktopk: a sparse all-reduce whose volume does not grow with the number of ranks.
 //
 // Each rank brings its top-k entries. The elements are divided into regions with about equally many
-// entries; the owner of a region adds up what all ranks have there, only the sums above a common
-// threshold survive, and the survivors, evenly spread, go to everybody. What did not survive is
-// given back to the ranks it came from. Source: Li & Hoefler, "Near-Optimal Sparse Allreduce for
-// Distributed Deep Learning", PPoPP 2022.
+// entries; the owner of a region adds the entries of all ranks in this region, only the sums above
+// a common threshold survive, and the survivors, evenly spread, are sent to all ranks. Entries that
+// did not survive are given back to the ranks that sent them. Source: Li & Hoefler, "Near-Optimal
+// Sparse Allreduce for Distributed Deep Learning", PPoPP 2022.
 #include "payloads.hpp"
 #include "stages.hpp"
 
@@ -88,7 +88,7 @@ class OkTopk {
           "collective/oktopk needs a transport with all-reduce, all-gather and all-to-all; the one "
           "in scheme.transport lacks ",
           lacking(needed & ~traits.patterns), "; use transport = \"mpi\"");
-    // Several of our messages advance at their own pace, so that only tags can tell them apart.
+    // Several messages of this collective advance independently, so only tags can distinguish them.
     if ((traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0)
       throw sdk::unimplemented(
           "collective/oktopk needs a transport that matches by tag, but the one in "
@@ -111,7 +111,7 @@ class OkTopk {
     (void)count_capacity(message);
     need.states.add("threshold", 1, 1, PENSTOCK_STATE_SOFT, PENSTOCK_FLOAT32);
     need.states.add("regions", 1, channel.size + 1, PENSTOCK_STATE_SOFT, PENSTOCK_UINT64);
-    // Every rank may bring other entries; the core takes the item's size where that is less.
+    // Every rank may send different entries. The core uses the size of the item if it is smaller.
     uint64_t most = 0;
     for (uint64_t i = 0; i < message.n_items; ++i)
       most = std::max(most, message.payloads[i]->sections[0]->capacity);
@@ -149,7 +149,7 @@ class OkTopk {
     ticket->channel->free.push_back(ticket);
   }
 
-  // The base channel is aborted by whoever owns it: its errors end our tickets.
+  // Aborts the base channel; the errors of its messages end the tickets of this channel.
   void abort(Channel& channel) {
     channel.base.collective->abort(channel.base.instance, channel.base.channel);
   }
@@ -166,7 +166,8 @@ class OkTopk {
     return names;
   }
 
-  // One that last had the same tag has buffers of the right size: nothing is allocated then.
+  // Takes a free ticket that last had an equal tag: its buffers have the right size, so nothing is
+  // allocated. If there is none, makes a ticket.
   static Ticket* take_ticket(Channel& channel, uint64_t tag) {
     auto& free = channel.free;
     const auto found = std::find_if(free.begin(), free.end(),

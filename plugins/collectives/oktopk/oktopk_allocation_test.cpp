@@ -21,8 +21,8 @@ TEST(OkTopk, AllocatesNothingAfterTheFirstSteps) {
     uint64_t in_warm_up = 0;
     uint64_t afterwards = 0;
     for (uint64_t step = 0; step < 20; ++step) {
-      // The same start for all: else a fast rank needs room for the next step before the last is
-      // over.
+      // All ranks start a step together, because otherwise a fast rank needs room for the next step
+      // before the last step is over.
       all_ranks.arrive_and_wait();
       const uint64_t before = thread_allocations;
       const Outcome outcome = member.step(step, mine);

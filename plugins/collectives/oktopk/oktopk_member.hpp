@@ -149,7 +149,7 @@ class Member {
   }
   ~Member() { table.close(instance_.self(), channel); }
 
-  // Starts a step; poll drives it on.
+  // Starts a step, which `poll` drives on.
   Outcome begin(uint64_t index, const std::vector<Entries>& mine, uint64_t tag) {
     for (size_t i = 0; i < mine.size(); ++i) payloads[i].set(mine[i]);
     step_ = {};
@@ -159,7 +159,7 @@ class Member {
     message_.step = &step_;
     return take(table.submit(instance_.self(), channel, &message_, &ticket_));
   }
-  // True at the end, of which `outcome` tells.
+  // True at the end of the step; `outcome` then has its result.
   bool poll(Outcome& outcome) {
     uint32_t state = PENSTOCK_PENDING;
     outcome = take(table.progress(instance_.self(), ticket_, &state));

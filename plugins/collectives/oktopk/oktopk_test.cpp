@@ -110,7 +110,7 @@ void compare_with_oracle(Member& member, const Oracle& oracle, const Shape& shap
       ++n;
     }
     ASSERT_EQ(n, result.count());
-    // What nobody kept comes back, bit by bit: nothing is lost.
+    // Entries that no rank kept come back, bit by bit: nothing is lost.
     n = 0;
     for (size_t e = 0; e < mine[i].indices.size() && !mine[i].absent; ++e) {
       if (oracle.kept[first + mine[i].indices[e]]) continue;
@@ -279,7 +279,7 @@ TEST(OkTopk, SeveralMessagesAreUnderWayTogether) {
       std::vector<std::vector<Entries>> all(3);
       for (uint32_t s = 0; s < 3; ++s) all[s].push_back(generate(step, s, 0));
       oracle.step(step, all);
-      // Ranks begin with different ones and drive them unevenly.
+      // Neighbouring ranks start the two members in opposite order and poll them unevenly.
       const bool swap = (r + step) % 2 == 0;
       Member& ahead = swap ? second : first;
       Member& behind = swap ? first : second;

@@ -1,4 +1,5 @@
-// Ascending lists of (position, value) pairs, and what Ok-Topk does with them. Pure functions.
+// Ascending lists of (position, value) pairs, and the operations of Ok-Topk on them. Pure
+// functions.
 #pragma once
 
 #include <bit>
@@ -10,8 +11,8 @@
 
 namespace penstock::oktopk {
 
-// An entry; positions count the elements of all items of a message, one item after the other. Moved
-// as one UINT64.
+// One entry. Positions count the elements of all items of a message, one item after the other. A
+// pair travels as one UINT64.
 struct Pair {
   uint32_t position;
   float value;
@@ -36,7 +37,7 @@ class Room {
   uint64_t size_ = 0;
 };
 
-// |value| as bits, which order like the numbers do; a NaN is larger than all.
+// |value| as bits, which have the order of the numbers; a NaN is larger than every number.
 inline uint32_t magnitude(float value) {
   return std::bit_cast<uint32_t>(value) & 0x7fffffffu;
 }
@@ -52,21 +53,21 @@ void equal_count_splits(std::span<const Pair> pairs, uint64_t n_elements, uint32
 // sum = sum + addend, position by position; both ascending. `spare` is overwritten.
 void add_to(std::vector<Pair>& sum, std::span<const Pair> addend, std::vector<Pair>& spare);
 
-// Which sums survive.
+// The rule that decides which sums survive.
 struct Survival {
-  uint32_t least = 0;     // magnitudes from this on are kept
-  uint64_t ties = ~0ull;  // how many of exactly `least`, at the lowest positions
-  bool zeros = false;     // sums that are zero are kept as well
+  uint32_t least = 0;     // magnitudes above this are kept
+  uint64_t ties = ~0ull;  // how many sums of exactly `least` are kept, at the lowest positions
+  bool zeros = false;     // whether sums of zero are kept too
   float theta = 0;
 };
 
-// The exact rule: the k largest magnitudes of all regions, ties to the lower position. `all` holds
-// the non-zero magnitudes of every region in order of position, this region's from `mine` on.
-// `ranked` is overwritten.
+// The exact rule: the k largest magnitudes of all regions survive; among equal magnitudes the lower
+// position wins. `all` holds the non-zero magnitudes of every region in order of position; this
+// region's magnitudes begin at `mine`. `ranked` is overwritten.
 Survival exact_survival(std::span<const uint32_t> all, uint64_t mine, uint64_t k,
                         std::vector<uint32_t>& ranked);
 
-// Drops from `sums` what does not survive; the order stays.
+// Removes the sums that do not survive; the order stays.
 void keep_survivors(std::vector<Pair>& sums, Survival survival);
 
 }  // namespace penstock::oktopk

@@ -15,8 +15,8 @@ namespace penstock::oktopk {
 
 namespace {
 
-// The composite's states: theta, and [1, boundaries, number of elements]: the first and the last
-// tell whether the states were ever written, and for this message.
+// The composite's states: theta, and [1, boundaries, number of elements]. The first and the last
+// number show whether the states were ever written, and for this message.
 constexpr uint64_t kThetaState = 0;
 constexpr uint64_t kRegionState = 1;
 
@@ -58,7 +58,8 @@ void submit(Ticket& ticket, Stage stage) {
   sdk::check(base.collective->submit(base.instance, base.channel, &ticket.carried, &ticket.base));
 }
 
-// Room for what each rank may send, rank after rank: counts and offsets of the message.
+// Sets the offsets of the message so that each rank has room for its count, rank after rank.
+// Returns the total.
 uint64_t make_room(Ticket& ticket) {
   uint64_t total = 0;
   ticket.offsets.resize(ticket.channel->size);
@@ -113,7 +114,7 @@ void finish_boundaries(Ticket& ticket) {
   }
 }
 
-// The owner adds what the ranks sent for its region, in ascending rank order.
+// Adds the entries that the ranks sent for the region of this rank, in ascending rank order.
 void add_up(Ticket& ticket) {
   const Channel& channel = *ticket.channel;
   ticket.sums.clear();
@@ -168,15 +169,15 @@ void start_counts(Ticket& ticket, const Survival& survival) {
   submit(ticket, Stage::kCounts);
 }
 
-// How many of the survivors in [first, first + count), counted over all regions, belong to the
-// share that begins at `goal` and has `n` of them.
+// The number of survivors in [first, first + count), counted over all regions, that belong to the
+// share of `n` survivors that begins at `goal`.
 uint64_t overlap(uint64_t first, uint64_t count, uint64_t goal, uint64_t n) {
   const uint64_t begin = std::max(first, goal);
   const uint64_t end = std::min(first + count, goal + n);
   return end > begin ? end - begin : 0;
 }
 
-// Every rank shall hold floor or ceil of T / P survivors, the lowest ranks the longer shares.
+// Every rank must get floor or ceil of T / P survivors; the lowest ranks get the longer shares.
 void set_goals(Ticket& ticket) {
   const Channel& channel = *ticket.channel;
   ticket.n_kept = 0;
@@ -237,8 +238,8 @@ void start_sharing(Ticket& ticket) {
     start_balance(ticket);
 }
 
-// The threshold follows the number of survivors, equally on all ranks. One that is too far off to
-// be caught up with becomes 0: unknown, the next step computes it.
+// Adapts the threshold to the number of survivors, equally on all ranks. A threshold that is too
+// far off to be corrected by steps becomes 0, which means unknown; the next step computes it.
 void adjust_theta(Ticket& ticket) {
   if (ticket.keep_all || ticket.exact) return;
   if (3 * ticket.n_kept < 2 * ticket.k)
@@ -249,7 +250,7 @@ void adjust_theta(Ticket& ticket) {
     ticket.theta *= ticket.channel->rule.adjust;
 }
 
-// States change only here, when nothing can fail any more.
+// Writes results and states. States change only here, after every check that can fail.
 void finish(Ticket& ticket) {
   ticket.spare.assign(ticket.pairs.data(), ticket.pairs.data() + ticket.n_kept);
   if (!ascends(ticket.spare, 0, ticket.n_elements))
@@ -265,7 +266,7 @@ void finish(Ticket& ticket) {
   ticket.stage = Stage::kDone;
 }
 
-// What follows when the base message of the current stage has arrived.
+// Starts the stage that follows when the base message of the current stage has arrived.
 void next_stage(Ticket& ticket) {
   switch (ticket.stage) {
     case Stage::kBoundaries:
@@ -304,7 +305,7 @@ void start(Ticket& ticket) {
   ticket.k = count_capacity(message);
   ticket.own.clear();
   read_payloads(message, ticket.own);
-  if (channel.size == 1) {  // nothing to join: all is kept
+  if (channel.size == 1) {  // one rank: everything is kept
     write_payloads(message, ticket.own, message.results, -1);
     ticket.sums = ticket.own;
     ticket.stage = Stage::kDone;

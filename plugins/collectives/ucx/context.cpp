@@ -13,19 +13,19 @@ namespace penstock::ucx {
 
 namespace {
 
-// All at once, as UCX calls them, and the single ones.
+// Names of UCX for all transports through memory at once, and for the single transports.
 constexpr std::string_view kAllMemory[] = {"sm", "shm", "mm"};
 constexpr std::string_view kMemory[] = {"posix", "sysv", "cma", "knem", "xpmem"};
-// Likewise, of CUDA devices.
+// Names of transports for memory of CUDA devices.
 constexpr std::string_view kCuda[] = {"cuda", "cuda_copy", "cuda_ipc", "gdr_copy"};
 
-// Under way to one rank from all others: about what a link of 25 Gb/s has in 100 us. With 384 KiB
-// the queue before a link of 100 Mb/s overflows. A connection has its share, no less than a
-// segment.
+// Bytes in flight to one rank from all others: about the bytes that a link of 25 Gb/s carries in
+// 100 us. With 384 KiB the queue before a link of 100 Mb/s overflows. Each connection has an equal
+// share, but at least a segment.
 constexpr uint64_t kSharedLinkBuffers = uint64_t(288) << 10;
 constexpr uint64_t kLeastBuffer = uint64_t(64) << 10;
 
-// Eleven days: UCX counts in ticks of the processor, in which infinity is no number.
+// Eleven days. UCX counts in ticks of the processor and cannot express infinity.
 constexpr std::string_view kNeverAsks = "1000000s";
 
 template <size_t N>
@@ -43,17 +43,18 @@ std::vector<std::string> names_in(std::string_view list) {
   return names;
 }
 
-// "^tcp,cma": all but these. Of the memory's only those that every Linux has can be named then.
+// For a list such as "^tcp,cma", which excludes these transports: the remaining transports through
+// memory. Only transports that every Linux has can be named then.
 std::string all_but(const std::vector<std::string>& names) {
   std::string left;
   for (const std::string& name : names)
     if (contains(kAllMemory, name)) return "";
   for (const std::string_view one : {"posix", "sysv", "cma"})
     if (std::find(names.begin(), names.end(), one) == names.end()) left.append(one).append(",");
-  return left == "cma," ? "" : left;  // which only helps the others
+  return left == "cma," ? "" : left;  // `cma` alone cannot work, it only helps other transports
 }
 
-// As an option or the variable says.
+// The list from the option, or else from the variable UCX_TLS.
 std::string list_of(const Selection& selection) {
   const char* const variable = std::getenv("UCX_TLS");
   return selection.transports.empty() && variable != nullptr ? variable : selection.transports;
@@ -122,8 +123,9 @@ Context::Context(const Selection& selection, uint32_t n_peers) {
   choose("TLS", selection.transports);
   choose("NET_DEVICES", selection.devices);
   choose("RNDV_THRESH", selection.announced);
-  // What belongs to one transport has its name without that of the transport, unlike the variable,
-  // in UCX 1.13, which takes any name at all; in 1.22 with it, and no other is taken.
+  // An option of one transport: in UCX 1.13 its name has no prefix of the transport, unlike the
+  // variable, and any name is accepted. In UCX 1.22 its name has the prefix, and no other name is
+  // accepted.
   const auto choose_of_tcp = [&](const std::string& name, const std::string& value) {
     if (status != UCS_OK || value.empty()) return;
     const ucs_status_t as_before = ucp_config_modify(config, name.c_str(), value.c_str());
@@ -162,7 +164,7 @@ Context::Context(const Selection& selection, uint32_t n_peers) {
   ucp_address_t* address = nullptr;
   size_t bytes = 0;
   status = ucp_worker_get_address(worker_, &address, &bytes);
-  if (status != UCS_OK) return;  // nobody will find this rank
+  if (status != UCS_OK) return;  // no other rank will find this rank
   address_.assign(reinterpret_cast<const char*>(address), bytes);
   ucp_worker_release_address(worker_, address);
 }
@@ -189,7 +191,7 @@ bool Context::has_let_go() {
     if (ucp_request_check_status(flush_) == UCS_INPROGRESS) return false;
     ucp_request_free(flush_);
   }
-  // What could not be flushed is lost with its receiver.
+  // Data that could not be flushed is lost together with its receiver.
   flush_ = nullptr;
   n_let_go_ = n_flushed_;
   return n_let_go_ == n_sends_;

@@ -22,14 +22,15 @@ namespace penstock::ucx {
 
 namespace {
 
-// Equal for the processes of a host that share a network.
+// A text that is equal for the processes of a host that share a network.
 std::string own_network() {
   struct stat space {};
   if (stat("/proc/self/ns/net", &space) != 0) return "unknown";
   return sdk::text(uint64_t{space.st_dev}, ":", uint64_t{space.st_ino});
 }
 
-// Of IPv4, and of IPv6 what leads beyond its link; empty for others.
+// The text of an address: of IPv4, and of IPv6 if the address is valid beyond its link; empty for
+// other addresses.
 std::string text_of(const sockaddr& of) {
   char text[INET6_ADDRSTRLEN] = {};
   if (of.sa_family == AF_INET) {
@@ -43,7 +44,7 @@ std::string text_of(const sockaddr& of) {
   return text;
 }
 
-// Of the interfaces that are up: name and address.
+// The name and address of each interface that is up.
 std::vector<std::pair<std::string, std::string>> interfaces(bool loopback) {
   std::vector<std::pair<std::string, std::string>> found;
   ifaddrs* first = nullptr;
@@ -59,7 +60,7 @@ std::vector<std::pair<std::string, std::string>> interfaces(bool loopback) {
   return found;
 }
 
-// Whether a list as UCX takes it, "eth0,mlx5_0:1", has the interface.
+// Whether a list in the form of UCX, such as "eth0,mlx5_0:1", contains the interface.
 bool is_in(std::string_view list, std::string_view name) {
   while (!list.empty()) {
     const size_t end = std::min(list.find(','), list.size());
@@ -81,7 +82,8 @@ std::string loopback_device() {
   return "";
 }
 
-// Networks of a process do not change, so what is told may stay: who meets again finds it right.
+// The network of a process does not change, so its text may stay in the store: ranks that join
+// again read a correct text.
 bool share_network(const penstock_key_value_store& store, uint32_t rank, uint32_t size,
                    uint64_t timeout_us) {
   const std::string own = own_network();
@@ -101,7 +103,8 @@ std::string place_of(std::string_view devices) {
   auto named = found;
   named.insert(named.end(), own.begin(), own.end());
   named.erase(std::remove_if(named.begin(), named.end(), is_left_out), named.end());
-  // None, where it names devices of RDMA: the host's will tell who it is.
+  // None is left if the list names RDMA devices; then all interfaces of the host are listed, which
+  // identify it.
   if (!named.empty()) found = named;
   char host[256] = {};
   (void)gethostname(host, sizeof host - 1);

@@ -12,7 +12,7 @@ namespace penstock::ucx {
 
 namespace {
 
-// "pid:[4026531836]": equal for processes that mean the same by a number.
+// "pid:[4026531836]": equal for processes in one PID namespace, where a number means one process.
 std::string space_of_numbers() {
   char space[64] = {};
   const ssize_t size = readlink("/proc/self/ns/pid", space, sizeof space - 1);

@@ -1,4 +1,4 @@
-// A process of this host, watched for its end.
+// A process of this host, which is watched so that its end is noticed.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@ namespace penstock::ucx {
 
 class Process {
  public:
-  Process() = default;  // none: never ends
-  // One that has said of itself what `this_one` returns there. Where it cannot be watched, as in
-  // another space of process numbers, it never ends.
+  Process() = default;  // no process: it never ends
+  // The process in which `this_one` returned `name`. A process that cannot be watched, for example
+  // in another PID namespace, counts as a process that never ends.
   explicit Process(const std::string& name);
   ~Process();
   Process(Process&& other) noexcept;

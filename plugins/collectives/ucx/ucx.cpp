@@ -1,4 +1,4 @@
-// ucx: messages over UCX (1.13 is what it is tested with).
+// ucx: messages over UCX (tested with 1.13).
 #include "place.hpp"
 #include "wire.hpp"
 
@@ -58,7 +58,7 @@ class Ucx : public collectives::OverWire {
     traits.flags |= PENSTOCK_COLLECTIVE_IS_NOTIFIED;
   }
 
-  // Rank, size and hosts are told and stay as they are.
+  // The caller has set rank, size and hosts; join does not change them.
   void join(uint64_t timeout_us, penstock_world& world) {
     if (world_)
       throw sdk::Error(PENSTOCK_FAILED_PRECONDITION,
@@ -76,7 +76,7 @@ class Ucx : public collectives::OverWire {
     for (uint32_t r = 0; r < world.size; ++r)
       n_senders += world.hosts[r] != world.hosts[world.rank] ? 1 : 0;
     Selection selection = selection_;
-    // Where nobody comes from elsewhere, nothing listens for them.
+    // If no rank lies on another host, UCX need not listen for other hosts.
     if (n_senders == 0 && leaves_tcp_open(selection) &&
         (world.size == 1 || share_network(*world.store, world.rank, world.size, timeout_us)))
       selection.devices = loopback_device();
@@ -111,8 +111,8 @@ class Ucx : public collectives::OverWire {
     return ticket;
   }
 
-  // Whoever has no message under way asks no more, and UCX would keep what it has not sent yet. So
-  // the last one is done when all has left.
+  // A caller without messages in progress does not call `progress` again, and UCX would keep the
+  // data that it has not sent yet. So the last message is done only when all data has left UCX.
   bool progress(Ticket& ticket) {
     if (!OverWire::progress(ticket)) return false;
     if (ticket.told) return true;
@@ -128,7 +128,7 @@ class Ucx : public collectives::OverWire {
 
   void close(std::unique_ptr<Channel> channel) {
     if (!channel->aborted) collectives::collect(*channel);
-    // What UCX may still use stays until its endpoints are gone.
+    // A channel whose memory UCX may still use stays until the endpoints are gone.
     if (static_cast<Wire&>(*channel->wire).is_used()) unfinished_.push_back(std::move(channel));
   }
 
@@ -151,8 +151,9 @@ class Ucx : public collectives::OverWire {
 
   Selection selection_;
   collectives::DeviceMemory device_memory_;
-  uint64_t n_under_way_ = 0;  // messages whose end was not told, of all channels
-  std::vector<std::unique_ptr<Channel>> unfinished_;  // closed
+  uint64_t n_under_way_ = 0;  // messages of all channels whose end was not reported
+  // closed channels whose memory UCX may still use
+  std::vector<std::unique_ptr<Channel>> unfinished_;
   std::optional<World> world_;
 };
 

@@ -1,4 +1,4 @@
-// What the ucx plugin says of itself, and how it joins; messages between processes are in
+// The declarations of the ucx plugin, and how it joins; messages between processes are tested in
 // tests/transports.
 #include <support/listening.hpp>
 #include <testing/gtest.hpp>
@@ -46,7 +46,7 @@ struct Ucx {
   penstock_channel* channel = nullptr;
 };
 
-// One by which other hosts come; empty where there is none.
+// A device through which other hosts can connect; empty if there is none.
 std::string outer_device() {
   std::string name;
   ifaddrs* first = nullptr;
@@ -70,7 +70,7 @@ TEST(Ucx, IsToldWhoThereIsAndPromisesRankOrder) {
                      PENSTOCK_COLLECTIVE_TAKES_FINISHED});
 }
 
-// The UCX of these tests may be one that does.
+// The UCX of these tests may move memory of devices.
 TEST(Ucx, ThatIsAskedForMemoryOfDevicesKnowsOnlyWhenItHasStarted) {
   const auto types_of = [](const Ucx& ucx) {
     penstock_collective_traits traits{};
@@ -117,7 +117,8 @@ TEST(Ucx, TransportsAndDevicesThatAreNotThereAreRefusedByName) {
   EXPECT_TRUE(fails_with(nowhere.join(0, 1), PENSTOCK_FAILED_PRECONDITION, "\"nowhere0\""));
 }
 
-// Where nobody comes from another host, nothing listens for one; who names a device means it.
+// If no rank lies on another host, UCX does not listen for other hosts, unless the user names a
+// device.
 TEST(Ucx, ListensOnLoopbackAloneUnlessADeviceIsNamed) {
   if (std::getenv("UCX_NET_DEVICES") != nullptr) GTEST_SKIP() << "UCX_NET_DEVICES names one";
   if (!loopback_has_ipv4()) GTEST_SKIP() << "there is no IPv4 on loopback";
@@ -152,7 +153,7 @@ TEST(Ucx, ListensAtThePortsThatAreGiven) {
   }
 }
 
-// Each of them is enough for a rank alone.
+// Each list is enough for a rank alone.
 TEST(Ucx, ListsOfTransportsAreTakenAsUcxTakesThem) {
   for (const char* list : {"", "all", "tcp,self", "tcp,posix,self", "^cma", "^sm", "^tcp,posix"}) {
     Ucx ucx(list);

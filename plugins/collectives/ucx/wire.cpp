@@ -10,15 +10,15 @@ namespace penstock::ucx {
 
 namespace {
 
-constexpr size_t kUsualRequests = 512;  // to and from each rank
+constexpr size_t kUsualRequests = 512;  // requests to and from each rank
 constexpr size_t kEndedPerSlot = 4;
-// In one call of test; what is left is found by the next.
+// The most progress steps in one call of `test`; the next call finds the rest.
 constexpr int kMostProgress = 64;
 
 }  // namespace
 
-// Room for what ends between two tests, so that testing never allocates: what UCX sends at once
-// frees its slot for more.
+// Reserves room for the requests that end between two tests, so that `test` never allocates. A slot
+// may end several requests in that time, because a send that UCX completes at once frees its slot.
 Wire::Slot& Wire::take_slot(Ticket& ticket, const Event& event) {
   if (free_.empty()) {
     const size_t n = std::max(kUsualRequests * members_.size(), slots_.size());
@@ -34,7 +34,7 @@ Wire::Slot& Wire::take_slot(Ticket& ticket, const Event& event) {
 }
 
 void Wire::begun(Slot& slot, void* request) {
-  if (slot.ticket == nullptr) return;  // and ended already
+  if (slot.ticket == nullptr) return;  // the callback has ended it already
   slot.request = request;
   if (!UCS_PTR_IS_PTR(request)) end(slot, UCS_PTR_STATUS(request), 0);
 }
@@ -47,7 +47,7 @@ void Wire::end(Slot& slot, ucs_status_t status, uint64_t bytes) {
   free_.push_back(&slot);
 }
 
-// UCX finds out by itself whose memory it is given, unless it is told.
+// Reports to UCX whether the memory lies on a device; otherwise UCX finds this out itself.
 void Wire::tell_memory(const Event& event, ucp_request_param_t& param) const {
 #if UCP_API_VERSION >= UCP_VERSION(1, 11)
   if (!world_.takes_cuda()) return;
@@ -77,11 +77,11 @@ void Wire::send(Ticket& ticket, const Event& event, uint64_t match, const void* 
 
 void Wire::receive(Ticket& ticket, const Event& event, uint64_t match, void* data) {
   const uint32_t from = members_[event.peer];
-  (void)world_.endpoint(from);  // it notices when the other end is gone
+  (void)world_.endpoint(from);  // an endpoint notices when the other rank is gone
   Slot& slot = take_slot(ticket, event);
   ucp_request_param_t param{};
-  // What is here already ends in its callback, before the call returns: UCX 1.13 tells no length
-  // otherwise.
+  // A receive whose data is here already ends in its callback, before the call returns, because
+  // otherwise UCX 1.13 does not report the length.
   param.op_attr_mask =
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.user_data = &slot;
@@ -105,8 +105,8 @@ const std::vector<Ended>& Wire::test() {
   return tested_;
 }
 
-// What a rank that is gone should send is waited for for ever. So is what is sent to it through
-// memory: UCX keeps that, and does no more with it.
+// Receives from a rank that is gone would never end, and neither would sends to it through memory:
+// UCX keeps such a send and does nothing more with it.
 void Wire::give_up_on_failed() {
   n_failed_ = world_.n_failed();
   for (Slot& slot : slots_) {

@@ -16,7 +16,7 @@ using collectives::Ticket;
 
 class Wire : public collectives::Wire {
  public:
-  // `members`: the channel's ranks as ranks of the world. The world outlives it.
+  // `members`: the channel's ranks as ranks of the world. The world must outlive the wire.
   Wire(World& world, uint64_t number, std::vector<uint32_t> members)
       : world_(world), number_(number), members_(std::move(members)) {}
 
@@ -27,13 +27,13 @@ class Wire : public collectives::Wire {
   void cancel(const Ticket& ticket) override;
   void cancel_all() override;
 
-  // Whether UCX still has requests of this channel, and so uses its memory.
+  // Whether UCX still has requests of this channel, and so may use the memory of its messages.
   bool is_used() const;
 
  private:
   struct Slot {
     Wire* wire;
-    Ticket* ticket;  // null: free, or given up while UCX keeps the request
+    Ticket* ticket;  // null: free, or given up while UCX still holds the request
     Event event;
     void* request;
   };
@@ -47,10 +47,10 @@ class Wire : public collectives::Wire {
   World& world_;
   const uint64_t number_;
   const std::vector<uint32_t> members_;
-  std::deque<Slot> slots_;  // UCX knows where they are
+  std::deque<Slot> slots_;  // UCX holds the slots' addresses
   std::vector<Slot*> free_;
-  uint32_t n_failed_ = 0;     // ranks known to be gone
-  std::vector<Ended> ended_;  // since the last test; other channels' tests add to it
+  uint32_t n_failed_ = 0;     // ranks that are known to be gone
+  std::vector<Ended> ended_;  // ended since the last test; tests of other channels add to it
   std::vector<Ended> tested_;
 };
 

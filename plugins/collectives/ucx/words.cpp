@@ -13,13 +13,13 @@ namespace penstock::ucx {
 
 namespace {
 
-// UCX has one stack of listeners for the process.
+// UCX has one stack of log handlers for the process.
 std::mutex mutex;
 int n_listening = 0;
 
-// Errors are warnings here: the call that they belong to returns one of its own. UCX warns of what
-// an abort or a rank that is gone leaves behind. More than that is written where UCX_LOG_LEVEL asks
-// for it.
+// Logs errors of UCX as warnings, because the call that fails returns its own error. Logs warnings
+// as debug messages, because UCX warns about the remains of an abort or of a dead rank. Less
+// important messages are written if UCX_LOG_LEVEL asks for them.
 ucs_log_func_rc_t listen(const char*, unsigned, const char*, ucs_log_level_t level,
                          const ucs_log_component_config_t*, const char* format, va_list values) {
   if (level > UCS_LOG_LEVEL_WARN) return UCS_LOG_FUNC_RC_CONTINUE;

@@ -1,9 +1,9 @@
-// What UCX complains of goes to the run's log instead of the process's output.
+// Writes the errors and warnings of UCX to the run's log instead of the process's output.
 #pragma once
 
 namespace penstock::ucx {
 
-// While one of them lives. [any]
+// Redirects the messages of UCX while at least one object of this class lives. [any]
 class Words {
  public:
   Words();

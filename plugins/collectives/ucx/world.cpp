@@ -25,8 +25,9 @@ using collectives::put;
 
 constexpr uint64_t kPartingUs = 2'000'000;
 constexpr std::chrono::milliseconds kBetweenLooks{20};
-constexpr std::chrono::milliseconds kClosing{500};  // an endpoint, which waits for nobody
-// RendezvousTable of the whole world beside those of channels, which have numbers of their own.
+// for closing an endpoint, which does not wait for the other rank
+constexpr std::chrono::milliseconds kClosing{500};
+// Ids for rendezvous of the whole world. The rendezvous of a channel uses the id of its group.
 constexpr uint64_t kConnected = UINT64_MAX;
 constexpr uint64_t kForgotten = UINT64_MAX - 1;
 constexpr uint64_t kParting = UINT64_MAX - 2;
@@ -62,7 +63,7 @@ World::World(const Selection& selection, uint32_t rank, uint32_t size, uint32_t 
 
 World::~World() {
   for (Peer& peer : peers_) {
-    // What goes through memory ends with its worker.
+    // Endpoints through memory end with their worker.
     if (peer.endpoint == nullptr || peer.context != &network_) continue;
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -76,8 +77,8 @@ World::~World() {
   }
 }
 
-// What a rank says of itself: how it is reached over a network and in memory, its process, and its
-// place.
+// The text with which a rank describes itself to the others: its addresses over a network and in
+// memory, its process, and its place.
 std::string World::own_words() const {
   return letters_of(network_.address()) + " " + (memory_ ? letters_of(memory_->address()) : "") +
          " " + Process::this_one() + " " + letters_of(place_);
@@ -104,8 +105,8 @@ void World::learn(uint32_t rank, const std::string& words, bool is_here) {
   uses_network_ = true;
 }
 
-// An address is forgotten as soon as all have it: who meets again over the same store finds the new
-// ones.
+// An address is removed from the store as soon as all ranks have read it, so ranks that join again
+// over this store find the new addresses.
 void World::connect(const penstock_key_value_store& store, const uint32_t* hosts,
                     uint64_t timeout_us) {
   const auto end = Clock::now() + std::chrono::microseconds(timeout_us);
@@ -129,7 +130,7 @@ void World::connect(const penstock_key_value_store& store, const uint32_t* hosts
 }
 
 bool World::progress() {
-  // Between two looks at the clock.
+  // Calls between two readings of the clock.
   constexpr uint32_t kProgress = 32;
   if (memory_ && ++n_progress_ % kProgress == 0) look_after_processes();
   const bool moved = memory_ && memory_->progress();
@@ -166,7 +167,7 @@ ucp_ep_h World::endpoint(uint32_t to) {
   return peer.endpoint;
 }
 
-// Who never came may be alive, on a network that this host does not reach.
+// A rank that never connected may be alive, on a network that this host does not reach.
 void World::refuse(uint32_t rank, ucs_status_t status) const {
   const bool was_there = is_connected_ || peers_[rank].context != &network_;
   const std::string why = ucs_status_string(status);
@@ -176,7 +177,7 @@ void World::refuse(uint32_t rank, ucs_status_t status) const {
                                          rank, " over UCX: ", why, way_to(rank)));
 }
 
-// To a message that says that a rank was not reached.
+// The end of a message that says that a rank was not reached.
 std::string World::way_to(uint32_t rank) const {
   if (is_connected_ || peers_[rank].context != &network_) return "";
   return sdk::text("; rank ", rank, " is at ", peers_[rank].place,
@@ -196,7 +197,8 @@ ucs_status_t World::make_endpoint(Peer& peer) {
   return ucp_ep_create(peer.context->worker(), &params, &peer.endpoint);
 }
 
-// One number each way. On the heap: who waits for it no longer leaves it to UCX.
+// One number in each direction. It lies on the heap, so that a caller that stops waiting can leave
+// it to UCX.
 struct World::Pair {
   uint64_t out = 0;
   uint64_t in = 0;
@@ -233,7 +235,7 @@ bool World::exchange(uint32_t to, uint32_t from, uint64_t match, uint64_t& value
                      Clock::time_point end) {
   auto pair = std::make_unique<Pair>();
   pair->out = value;
-  (void)endpoint(from);  // an endpoint notices when the other end is gone
+  (void)endpoint(from);  // an endpoint notices when the other rank is gone
   pair->post(worker_for(from), endpoint(to), tag_of(0, rank_, match), tag_of(0, from, match));
   while (!pair->sent || !pair->came) {
     if (progress()) continue;
@@ -245,12 +247,12 @@ bool World::exchange(uint32_t to, uint32_t from, uint64_t match, uint64_t& value
   if (!pair->came) ucp_request_cancel(worker_for(from), pair->receiving);
   if (!pair->sent) (void)pair.release();
   if (well) return true;
-  for (const uint32_t r : {from, to}) (void)endpoint(r);  // says that one is gone
+  for (const uint32_t r : {from, to}) (void)endpoint(r);  // throws if either rank is gone
   return false;
 }
 
-// A dissemination barrier: who has heard from the ranks 1, 2, 4, ... places before it knows that
-// all are here, and the highest of their values.
+// A dissemination barrier: a rank that hears from the ranks 1, 2, 4, ... places before it knows
+// that all ranks are here, and the highest of their values.
 uint64_t World::meet(const std::vector<uint32_t>& members, uint32_t place, uint64_t id,
                      uint64_t value, uint64_t timeout_us) {
   const auto end = Clock::now() + std::chrono::microseconds(timeout_us);
@@ -267,7 +269,8 @@ uint64_t World::meet(const std::vector<uint32_t>& members, uint32_t place, uint6
   return value;
 }
 
-// Above all that any member has had: two channels with a rank in common never have the same.
+// The number is above all numbers that any member has had, so two channels with a common rank never
+// have equal numbers.
 uint64_t World::number_of_channel(const std::vector<uint32_t>& members, uint32_t place, uint64_t id,
                                   uint64_t timeout_us) {
   const uint64_t number = meet(members, place, id, next_channel_, timeout_us);
@@ -289,7 +292,7 @@ void World::part() {
   try {
     meet_all(kParting, kPartingUs);
   } catch (const sdk::Error&) {
-    // Who is gone already has parted.
+    // A rank that is gone has left already.
   }
 }
 

@@ -1,5 +1,5 @@
-// ACP-SGD: the two factors of Power-SGD take turns. One factor is sent per step, projected on the
-// other, which all ranks know from the step before.
+// ACP-SGD: the two factors of Power-SGD alternate. Each step sends one factor, which is the
+// gradient projected on the other factor; all ranks know that factor from the step before.
 // Source: Zhang, Zhang, Shi, Chu, Li, "Evaluation and Optimization of Gradient Compression for
 // Distributed Deep Learning", ICDCS 2023. See README.md for where this differs and why.
 #include <methods/low_rank.hpp>

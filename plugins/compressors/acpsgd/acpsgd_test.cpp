@@ -18,7 +18,7 @@ LoadedPlugin residual() {
   return load_plugin("memory", "residual");
 }
 
-// One matrix of all ranks; the factors take turns.
+// One matrix of all ranks; the factors alternate.
 struct Oracle {
   Oracle(uint32_t ranks, uint64_t rows, uint64_t cols, uint64_t rank, uint64_t gradient)
       : error(ranks, Matrix(rows, cols)), right(oracle::normals(1, gradient, 1, cols, rank)) {}
@@ -96,8 +96,8 @@ TEST(AcpSgd, TheRateLeavesSmallMatricesDense) {
 
 TEST(AcpSgd, AFactorAsWideAsTheMatrixLosesNothing) {
   // With rank = cols the right factor spans everything in phase 0. Afterwards nothing is left over,
-  // so in phase 1 the same gradients lie in the span of the left one only where that is all: rows
-  // = cols.
+  // so in phase 1 these gradients lie in the span of the left factor only if it spans everything:
+  // rows = cols.
   const RankTensors gradients = draw_gradients(heavy_tailed, 3, {9 * 5, 6 * 6}, 0);
   CompressorRig rig({.ranks = 3}, {{9, 5}, {6, 6}}, acpsgd(), {{"rank", 8}}, residual());
   for (int step = 0; step < 4; ++step) {

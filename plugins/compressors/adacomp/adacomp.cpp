@@ -1,5 +1,6 @@
-// AdaComp: in each bin of neighbouring entries, those go that the last gradient alone would lift to
-// the largest of the bin; all are sent as one magnitude with signs.
+// AdaComp: in each bin of neighbouring entries, an entry is sent if adding the last gradient once
+// more would lift it to the largest entry of the bin. All sent entries share one magnitude and have
+// signs.
 // Source: Chen, Choi, Brand, Agrawal, Zhang, Gopalakrishnan, "AdaComp: Adaptive Residual Gradient
 // Compression for Data-Parallel Distributed Training", AAAI 2018.
 #include <methods/agreed.hpp>
@@ -39,7 +40,7 @@ class AdaComp {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
   }
 
-  // How many entries go differs from rank to rank, so counts travel.
+  // The number of sent entries differs between ranks, so counts travel.
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     sdk::check_indexable(item, "adacomp");
     const uint64_t n = item.numel();
@@ -83,8 +84,8 @@ class AdaComp {
   static uint64_t list_bytes(uint64_t n) { return sdk::whole_lines(n * sizeof(uint32_t)); }
 
   // With G = work and g the gradient: all i with |G + g| at least the largest |G| of the bin. G
-  // holds g already, so an entry passes that one more such gradient would lift above all of
-  // today's.
+  // contains g already, so an entry passes if one more such gradient would lift it above all
+  // entries of today.
   Chosen choose(const sdk::Call& call, const sdk::Item& item, std::span<uint32_t> chosen) const {
     const std::span<const float> work = item.work();
     const std::span<const float> grad = item.grad();
@@ -106,7 +107,8 @@ class AdaComp {
     return {count, static_cast<float>(sum / bins)};
   }
 
-  // Of more than the capacity, the largest stay in the list. Returns how many there are.
+  // If more entries passed than the capacity, keeps the largest entries in the list. Returns the
+  // number of entries.
   uint64_t cut(const sdk::Call& call, std::span<const float> work,
                std::span<uint32_t> chosen) const {
     const uint64_t wanted = most(work.size());

@@ -1,5 +1,5 @@
-// AdaComp against plain loops: which entries stand out in their bin, what is sent for them, and the
-// words on the wire.
+// AdaComp against plain loops: the entries that stand out in their bin, the values that are sent
+// for them, and the words on the wire.
 #include <support/coded.hpp>
 #include <support/steered_oracle.hpp>
 
@@ -13,8 +13,8 @@ LoadedPlugin residual() {
   return load_plugin("memory", "residual");
 }
 
-// One step of one rank: G = e + g, H = G + g; of each bin those with |H| >= max |G|, as
-// sign(G) * mean of the bins' maxima.
+// One step of one rank: G = e + g, H = G + g; in each bin the entries with |H| >= max |G| are sent,
+// as sign(G) * mean of the bins' maxima.
 void oracle_step(const std::vector<float>& g, uint64_t bin, uint64_t most, std::vector<float>& work,
                  std::vector<float>& total) {
   const size_t n = g.size();
@@ -87,7 +87,7 @@ TEST(AdaComp, AwkwardSizesEqualTheOracle) {
 }
 
 TEST(AdaComp, SixteenMillionElementsEqualTheOracle) {
-  // In the first step the gradient is all there is.
+  // In the first step the rank has only the gradient.
   const auto first = [](const std::vector<float>& gradient, const Sender&) {
     std::vector<float> work(gradient.size()), sent(gradient.size());
     oracle_step(gradient, 50, kept_of(gradient.size(), 1), work, sent);

@@ -1,6 +1,6 @@
-// AdaComp's words: one for each entry that is sent, and one for each bin that sends none. A word of
-// W bits has, from the low end, W - 2 bits of position in the bin, the sign, and whether the bin
-// ends here.
+// The words of AdaComp's wire format: one word for each entry that is sent, and one word for each
+// bin that sends no entry. A word of W bits contains, from the low end, W - 2 bits of position in
+// the bin, the sign, and a flag for the end of the bin.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ struct Code {
   static constexpr uint32_t kLast = 2u << kPositionBits;
 
   // Walks through all words of an item with n entries; calls body(index, negative) for each entry.
-  // Returns whether the words are what an encoder can have written: all bins in order, positions
-  // ascending and inside the item.
+  // Returns whether an encoder can have written these words: all bins in order, positions ascending
+  // and inside the item.
   template <typename Body>
   static bool walk(std::span<const Word> words, uint64_t n, uint64_t bin_length, Body&& body) {
-    uint64_t begin = 0;  // of the current bin
-    uint64_t least = 0;  // position that may come next
+    uint64_t begin = 0;  // first entry of the current bin
+    uint64_t least = 0;  // least position that may come next
     for (const Word word : words) {
       const uint64_t position = word & kEmpty;
       if (begin >= n) return false;

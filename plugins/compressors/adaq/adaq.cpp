@@ -1,4 +1,4 @@
-// AdaQ: the same share of the positive and of the negative entries goes, as positions and one mean
+// AdaQ: sends an equal share of the positive and of the negative entries, as positions and one mean
 // for each sign.
 // Source: Dryden, Moon, Jacobs, Van Essen, "Communication Quantization for Data-Parallel Training
 // of Deep Neural Networks", MLHPC 2016.
@@ -23,7 +23,7 @@ class AdaQ {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
   }
 
-  // One sign may have all entries. The scratch holds the magnitudes of one sign at a time.
+  // All entries may have one sign. The scratch holds the magnitudes of one sign at a time.
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     sdk::check_indexable(item, "adaq");
     const uint64_t n = item.numel(), most = selection_.band(n).most;
@@ -43,7 +43,7 @@ class AdaQ {
       chosen[sign] = choose(call, item, sign, payload.room<uint32_t>(sign));
       payload.count(sign, chosen[sign].size());
     }
-    // Only now: what is taken from one sign may leave entries of the other.
+    // Only now, because a value that is subtracted for one sign may give an entry the other sign.
     for (const uint64_t sign : {kPositive, kNegative})
       payload.room<float>(2)[sign] = sdk::take_mean(item, chosen[sign]);
   }
@@ -60,7 +60,7 @@ class AdaQ {
   static constexpr uint64_t kPositive = 0;  // also the index of the section
   static constexpr uint64_t kNegative = 1;
 
-  // The threshold that would have been right in the last step is this step's first guess.
+  // The first guess is the threshold that would have been right in the last step.
   std::span<uint32_t> choose(const sdk::Call& call, const sdk::Item& item, uint64_t sign,
                              std::span<uint32_t> room) const {
     constexpr uint64_t kNumbers = sdk::SteeredSelection::kOwnNumbers;

@@ -1,5 +1,5 @@
-// AdaQ against plain loops with full sorts: how many of each sign go, what is sent for them, what
-// stays.
+// AdaQ against plain loops with full sorts: the number of sent entries of each sign, the sent
+// values, and the entries that stay.
 #include <support/coded.hpp>
 #include <support/steered_oracle.hpp>
 
@@ -24,7 +24,7 @@ struct Oracle {
   }
 
   void send_sign(int sign, const std::vector<float>& x, std::vector<float>& dense) {
-    // Only the entries of this sign, close together: the share is of them.
+    // Only the entries of this sign, close together, because the share counts these entries.
     std::vector<float> magnitudes;
     std::vector<uint32_t> places;
     for (uint32_t i = 0; i < x.size(); ++i)

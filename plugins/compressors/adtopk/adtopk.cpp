@@ -1,5 +1,6 @@
-// ADTopk: the largest entries of every row instead of the whole gradient, so that no part of a
-// layer starves; optionally in turn with a selection over the whole, whose threshold may be reused.
+// ADTopk: sends the largest entries of every row instead of the whole gradient, so that every part
+// of a layer is updated. An option alternates this with a selection over the whole gradient, whose
+// threshold may be reused.
 // Source: "ADTopk: All-Dimension Top-k Compression for High-Performance Data-Parallel DNN
 // Training", HPDC 2024. See README.md for where this differs and why.
 #include <kernels/cuda/reusing.hpp>
@@ -84,7 +85,7 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
     reused.store(from.item.state(0).data());
   }
 
-  // The same on a device.
+  // This selection on a device.
   void choose(const sdk::device::Choice& from) const {
     if (from.n() == 0) return from.largest(0);
     const adtopk::Axis axis = adtopk::axis_of(from.item.c(), density_);
@@ -96,11 +97,12 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
  private:
   using ReusedThreshold = kernels::ReusedThreshold;
 
-  // The plan may have more phases than the two of this method: as many as suit all compressors.
+  // The plan may have more than the two phases of this method, because its phases must suit all
+  // compressors.
   bool selects_rows(uint32_t phase) const { return mode_ == Mode::kPlain || phase % 2 == 0; }
 
-  // Room of a selection over the whole: a reused threshold may let a tenth more pass, and late in
-  // the training a row-by-row selection may take its place.
+  // The room for a selection over the whole gradient: a reused threshold may let a tenth more
+  // entries pass, and late in the training a selection by rows may replace it.
   uint64_t whole_capacity(const adtopk::Axis& axis, uint64_t n) const {
     if (mode_ != Mode::kThreshold) return most(n);
     return std::max(most_passing(n), total_steps_ > 0 ? axis.chosen() : 0);
@@ -117,7 +119,7 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
     target.count = axis.chosen();
   }
 
-  // Where the threshold of a gradient has settled, it goes row by row from then on.
+  // If the threshold of a gradient has settled, the gradient is selected by rows from then on.
   bool is_late(uint64_t step) const {
     return total_steps_ > 0 && step > total_steps_ - total_steps_ / 4;
   }
@@ -139,7 +141,7 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
 
   // ---- on a device ----
 
-  // A single row is chosen from as a whole.
+  // A single row is selected like a whole gradient.
   static bool is_one_row(const adtopk::Axis& axis) { return axis.blocks * axis.lanes == 1; }
 
   static uint64_t rows_workspace_bytes(const adtopk::Axis& axis) {
@@ -147,7 +149,7 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
                ? kernels::cuda::select_workspace_bytes(axis.length, axis.kept)
                : kernels::cuda::select_lanes_workspace_bytes(adtopk::lanes_of(axis), axis.kept);
   }
-  // Room for the indices of all rows, where another choice may take their place.
+  // Room for the indices of all rows, if another selection may replace the selection by rows.
   static uint64_t rows_bytes(const adtopk::Axis& axis) {
     return sdk::whole_lines(axis.chosen() * sizeof(uint32_t));
   }
@@ -178,8 +180,8 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
     from.these(axis.chosen());
   }
 
-  // Whether the threshold serves again the device decides. Late in the training it chooses in both
-  // ways, and then which of them goes.
+  // The device decides whether the threshold serves again. Late in the training the device makes
+  // both selections and then decides which of the two is sent.
   void choose_by_threshold(const sdk::device::Choice& from, const adtopk::Axis& axis) const {
     const uint64_t index = from.call.step->index;
     const kernels::cuda::Band band{from.most, fewest_passing(from.most), most_passing(from.n())};

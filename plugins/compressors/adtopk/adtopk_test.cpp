@@ -90,7 +90,7 @@ TEST(AdTopK, AwkwardSizesAsRowsColumnsAndVectors) {
     for (const uint64_t n : input.sizes) {
       const auto size = static_cast<int64_t>(n);
       const std::vector<Shape> shapes{{size}, {2, size}, {size, 1}, {1, size, 2}};
-      // Plain is what interleaved does in its first step.
+      // Mode `plain` equals the first step of mode `interleaved`.
       for (const auto& [mode, steps] : {std::pair{"plain", 1}, {"interleaved", 2}})
         if (n < 65537 || steps == 2)
           expect_equals({.plugin = adtopk(),
@@ -142,7 +142,8 @@ TEST(AdTopK, EachPhaseHasItsOwnCount) {
   EXPECT_EQ(plain.need(0).period, 1u);
 }
 
-// What one rank sends over the steps, gradient 0 of 4000 entries at 5 %: k is 200.
+// The numbers of entries that one rank sends over the steps, for gradient 0 of 4000 entries at 5 %:
+// k is 200.
 std::vector<uint64_t> counts_in_odd_steps(CompressorRig& rig, uint64_t steps,
                                           const std::function<float(uint64_t)>& scale) {
   std::vector<uint64_t> counts;
@@ -204,12 +205,13 @@ TEST(AdTopK, ThresholdsThatStayServeLongerAndThoseThatJumpLess) {
     EXPECT_EQ(intervals[1], 9.0f);
     return intervals;
   };
-  // The threshold found in step 1 is due again after ten steps: by two where nothing moved.
+  // The threshold that was found in step 1 is due after ten steps; its interval grows by two if
+  // nothing has moved.
   const std::vector<float> still = interval_after([](int) { return 1.0f; });
   EXPECT_EQ(still[9], 9.0f);
   EXPECT_EQ(still[11], 11.0f);
   EXPECT_EQ(still[23], 13.0f);
-  // A change of 7 % lies between half the tolerance and all of it.
+  // A change of 7 % lies between half the tolerance and the whole tolerance.
   EXPECT_EQ(interval_after([](int step) { return step < 11 ? 1.0f : 1.07f; })[11], 10.0f);
   // Growth by a sixth is more than the tolerance, by a half more than twice. Never below five.
   EXPECT_EQ(interval_after([](int step) { return step < 11 ? 1.0f : 1.17f; })[11], 8.0f);
@@ -249,7 +251,8 @@ TEST(AdTopK, RefusesMoreEntriesThanIndicesCanName) {
 }
 
 TEST(AdTopK, LeavesAtMostTheShareThatWasNotChosenInEveryMode) {
-  // Along rows every row keeps its own share, over the whole and by a threshold the largest go.
+  // A selection by rows sends an equal share of every row; a selection over the whole, or by a
+  // threshold, sends the largest entries.
   for (const char* mode : {"plain", "interleaved", "threshold"})
     expect_contraction(
         {.plugin = adtopk(),

@@ -1,4 +1,5 @@
-// ADTopk in plain loops: full sorts of every lane and of the whole, and thresholds that are reused.
+// A test oracle of ADTopk in plain loops: it fully sorts every lane or the whole gradient, and
+// reuses thresholds.
 #pragma once
 
 #include <support/compressor_cases.hpp>
@@ -16,7 +17,7 @@ inline uint64_t kept_of_lane(uint64_t n, uint64_t percent) {
   return std::min(n, std::max<uint64_t>(1, n * percent / 100));
 }
 
-// For every index of the other axes the largest along axis 1; a vector is one lane.
+// The largest entries along axis 1, for every index of the other axes; a vector is one lane.
 inline std::vector<uint32_t> largest_along(const std::vector<float>& x, const Shape& shape,
                                            uint64_t percent) {
   if (x.empty()) return {};
@@ -36,7 +37,8 @@ inline std::vector<uint32_t> largest_along(const std::vector<float>& x, const Sh
   return chosen;
 }
 
-// Plain: along the axis in every step; interleaved: in every other one of the whole.
+// Mode `plain` selects along the axis in every step; mode `interleaved` selects from the whole
+// gradient in odd steps.
 inline SentOracle chosen_by(const std::string& mode, uint64_t percent,
                             const std::vector<Shape>& shapes,
                             const std::string& value_type = "fp32") {
@@ -48,16 +50,16 @@ inline SentOracle chosen_by(const std::string& mode, uint64_t percent,
   };
 }
 
-// How often an odd step of mode `threshold` took each of its ways.
+// How often each case of an odd step of mode `threshold` occurred.
 struct Ways {
-  int exact = 0;    // before the end of the warm-up
-  int reused = 0;   // all that reach the threshold
-  int cut = 0;      // of more than a tenth too many, the largest
-  int too_few = 0;  // exact before the threshold was due
-  int longer = 0;   // the threshold was due: it serves longer from now on, or less long, or as long
-  int shorter = 0;
-  int unchanged = 0;
-  int by_rows = 0;  // late in the training
+  int exact = 0;      // exact selection during the warm-up
+  int reused = 0;     // all entries that reach the threshold were sent
+  int cut = 0;        // more than a tenth too many reached it: the largest were sent
+  int too_few = 0;    // too few reached it: exact selection before the threshold was due
+  int longer = 0;     // the threshold was due; its successor serves longer
+  int shorter = 0;    // the successor serves for less time
+  int unchanged = 0;  // the successor serves equally long
+  int by_rows = 0;    // late in the training: selection along the axis
 };
 
 struct ThresholdSetting {
@@ -77,14 +79,14 @@ struct ThresholdSetting {
   }
 };
 
-// Mode `threshold`, one gradient of one rank: what it remembers, and its odd steps.
+// Mode `threshold` for one gradient of one rank: its state, and its odd steps.
 struct ThresholdOracle {
   float threshold = 0;    // the smallest magnitude of the last exact selection
   uint64_t found_at = 0;  // the step in which it was found
   uint64_t serves = 0;    // steps; 0: none was found yet
   bool settled = false;
 
-  // The selection is made exactly; returns what goes.
+  // Selects exactly the k largest entries, keeps the new threshold, and returns the indices.
   std::vector<uint32_t> exactly(const std::vector<float>& x, uint64_t k, uint64_t step) {
     const std::vector<uint32_t> chosen = largest(x, k);
     threshold = INFINITY;
@@ -93,7 +95,7 @@ struct ThresholdOracle {
     return chosen;
   }
 
-  // After a due threshold gave way to the next.
+  // Decides how long the threshold serves that replaced a due threshold.
   void judge(float before, Ways& ways) {
     const float tolerance = before / 10, change = std::fabs(threshold - before);
     if (change < tolerance) {

@@ -1,4 +1,4 @@
-// How ADTopk sees a gradient, and its selection along the second dimension.
+// The shape in which ADTopk treats a gradient, and its selection along the second dimension.
 #pragma once
 
 #include <kernels/cuda/rows.hpp>
@@ -20,14 +20,15 @@ inline uint64_t kept_of(uint64_t n, double share) {
   return std::min(n, std::max<uint64_t>(wanted, 1));
 }
 
-// A gradient as `blocks` matrices of length x lanes, one after the other: from each lane (a column)
-// `kept` of its `length` entries go. A matrix is a block with one lane for each of its rows, a
-// convolution's weight has one lane for each place of its window; a vector is one row.
+// A gradient as `blocks` matrices of length x lanes, one after the other. Each lane (a column)
+// sends `kept` of its `length` entries. Each row of a matrix is a block with one lane. Each output
+// channel of a convolution's weight is a block with one lane for each place of the window. A vector
+// is one block with one lane.
 struct Axis {
   uint64_t blocks = 1;
   uint64_t length = 0;
   uint64_t lanes = 1;
-  uint64_t kept = 0;  // of each lane
+  uint64_t kept = 0;  // entries sent of each lane
   uint64_t chosen() const { return blocks * lanes * kept; }
 };
 
@@ -59,7 +60,8 @@ struct AxisScratch {
   uint64_t marks = 0;   // one bit for each entry of a block
 };
 
-// Positions in x of what goes, ascending; room for axis.chosen().
+// Writes the positions in x of the selected entries, ascending, to `indices`, which must have room
+// for axis.chosen() positions.
 inline void select_along(const Axis& axis, const float* x, uint32_t* indices, char* scratch,
                          const penstock::kernels::Execution& on) {
   const AxisScratch parts(axis, on.workers);
@@ -82,7 +84,8 @@ inline void select_along(const Axis& axis, const float* x, uint32_t* indices, ch
         turned[lane * axis.length + i] = from[i * axis.lanes + lane];
     penstock::kernels::select_rows(turned, axis.lanes, axis.length, axis.kept, chosen, nullptr,
                                    room, on);
-    // Lanes interleave in memory, and indices ascend in a payload: sorted by way of a bit each.
+    // Lanes interleave in memory, but indices must ascend in a payload. So the positions are sorted
+    // by setting one bit for each.
     std::memset(marks, 0, words * sizeof(uint64_t));
     for (uint64_t j = 0; j < of_block; ++j) {
       const uint64_t lane = chosen[j] / axis.length, i = chosen[j] % axis.length;

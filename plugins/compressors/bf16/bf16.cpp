@@ -1,5 +1,4 @@
-// bfloat16 on the wire: float32 with its mantissa rounded to eight significant bits, summed on the
-// way.
+// bfloat16 on the wire: float32 values are rounded to eight significant bits and summed on the way.
 #include <kernels/convert.hpp>
 #include <methods/cast.hpp>
 

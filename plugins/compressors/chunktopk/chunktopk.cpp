@@ -1,5 +1,6 @@
 // Chunked top-k: ranks agree on the chunks of a gradient whose L1 norms, summed over ranks, are
-// largest, and sum the values of those. Two all-reduces, so the bytes do not grow with the ranks.
+// largest, and sum the values of these chunks. It uses two all-reduces, so the bytes do not grow
+// with the number of ranks.
 // Source: proposed in the notes to the code of Lin et al., "Deep Gradient Compression", ICLR 2018.
 #include <kernels/norm.hpp>
 #include <kernels/select.hpp>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr uint64_t kMostChunks = uint64_t{1} << 32;
 
-// Over ranks i, with x_i what rank i compresses:
+// Over ranks i, where rank i compresses x_i:
 //   round 0:  norms = sum_i (|x_i| summed over each chunk);  chosen = the k largest norms
 //   round 1:  out = sum_i (x_i within the chosen chunks)
 class ChunkTopK {
@@ -42,7 +43,8 @@ class ChunkTopK {
     traits.device_types = sdk::device::kWhereKernelsAre;
   }
 
-  // A gradient of which every chunk is wanted needs no norms: it goes whole, in one round.
+  // If every chunk of a gradient is wanted, no norms are needed: the gradient is sent whole, in one
+  // round.
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     const Cut cut = cut_of(item);
     if (cut.chunks >= kMostChunks)
@@ -53,7 +55,7 @@ class ChunkTopK {
       if (values_.dtype() == PENSTOCK_FLOAT32)
         need.flags = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
     } else {
-      // All ranks must choose the same chunks.
+      // All ranks must choose equal chunks.
       need.round(PENSTOCK_COMBINE_SUM)
           .section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, cut.chunks)
           .same_bits();
@@ -96,7 +98,7 @@ class ChunkTopK {
   }
 
  private:
-  // n entries in `chunks` chunks, the last of which may be shorter; `kept` of them are sent.
+  // n entries in `chunks` chunks, the last of which may be shorter; `kept` chunks are sent.
   struct Cut {
     uint64_t n;
     uint64_t chunk;
@@ -104,7 +106,8 @@ class ChunkTopK {
     uint64_t kept;
 
     bool whole() const { return kept == chunks; }
-    // Where the short chunk is chosen it is filled up with zeros: the count must not depend on it.
+    // A short chunk that is chosen is filled up with zeros, because the count must not depend on
+    // the choice.
     uint64_t capacity() const { return whole() ? n : kept * chunk; }
     uint64_t size(uint64_t index) const { return std::min(chunk, n - index * chunk); }
   };
@@ -135,7 +138,7 @@ class ChunkTopK {
           kernels::sum_of_magnitudes(work.data() + c * cut.chunk, cut.size(c), path_));
   }
 
-  // A sum to which nobody contributed says nothing.
+  // A sum to which no rank contributed contains no norms.
   static void decode_norms(const sdk::Call& call, const sdk::Item& item,
                            const sdk::PayloadReader& payload) {
     if (payload.absent() || (call.flags & PENSTOCK_DECODE_OWN) != 0) return;
@@ -146,8 +149,8 @@ class ChunkTopK {
     std::copy(sum.begin(), sum.end(), state.begin());
   }
 
-  // The chosen chunks, ascending: those of the largest norms, ties to the lower one. From the norms
-  // alone, so that any contents of the state give valid chunks.
+  // The chosen chunks, ascending: the chunks of the largest norms; among equal norms the lower
+  // chunk. They depend on the norms alone, so any contents of the state give valid chunks.
   std::span<const uint32_t> chosen(const sdk::Call& call, const sdk::Item& item,
                                    const Cut& cut) const {
     const std::span<uint32_t> indices = call.scratch<uint32_t>(cut.kept);
@@ -166,7 +169,8 @@ class ChunkTopK {
     return {cut.n, cut.chunk, cut.kept, cut.whole() ? nullptr : chosen(call, item, cut).data()};
   }
 
-  // body(where in the payload, where in the gradient, length), tile by tile; filler is left out.
+  // Calls body(position in the payload, position in the gradient, length), tile by tile, without
+  // the zeros that fill a chunk.
   template <typename Body>
   void each_tile(const sdk::Call& call, const sdk::Item& item, const Cut& cut, Body&& body) const {
     const auto tiles = [&](uint64_t from, uint64_t position, uint64_t length) {

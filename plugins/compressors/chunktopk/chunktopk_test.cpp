@@ -22,7 +22,7 @@ LoadedPlugin residual() {
   return load_plugin("memory", "residual");
 }
 
-// x = e + g; the chunks of the largest norms over all ranks go; e = the rest.
+// x = e + g; the chunks of the largest norms over all ranks are sent; e = the rest.
 struct Oracle {
   SummedType type;
   uint64_t thousandths;
@@ -126,7 +126,8 @@ TEST(ChunkTopK, SixteenMillionElementsEqualTheOracle) {
 TEST(ChunkTopK, NothingIsLostOver100StepsOfEveryKind) {
   for (const char* type : {"fp32", "fp16", "bf16"})
     for (const Distribution& distribution : distributions()) {
-      // Gradients of more than one chunk: what goes whole is never given back.
+      // Only gradients of more than one chunk, because a gradient that is sent whole is never given
+      // back.
       CompressorRig rig({.ranks = 3, .check_mass = true}, {{10, 16}, {31}}, chunktopk(),
                         {{"density", 0.3}, {"chunk", 5}, {"value_type", type}}, residual());
       expect_conservation(rig, distribution);
@@ -215,7 +216,8 @@ TEST(ChunkTopK, SumsAreInputAndOwnPayloadsChangeNoState) {
 
 TEST(ChunkTopK, LeavesAtMostTheShareOfChunksThatWasNotChosenInTheNormThatChooses) {
   // Chunks are chosen by their L1 norms, so the share holds in L1: a spike in a chunk of zeros has
-  // the greater square and may stay behind. With several ranks it holds for what all have together.
+  // the greater square and may stay. With several ranks the share holds for the values of all ranks
+  // together.
   constexpr double kDensity = 0.3;
   Contraction contraction{
       .plugin = chunktopk(),

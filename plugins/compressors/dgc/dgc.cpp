@@ -1,5 +1,6 @@
-// Deep Gradient Compression, the selection: a threshold from a sample, corrected if it misses, and
-// a second selection where too many pass. Momentum and clipping are in the memory of the same name.
+// The selection of Deep Gradient Compression: a threshold from a sample, which is corrected if it
+// misses, and a second selection if too many entries pass. Momentum and clipping are in the memory
+// plugin `dgc`.
 // Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018.
 #include <kernels/cuda/correcting.hpp>
 #include <kernels/cuda/falling.hpp>
@@ -86,7 +87,8 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
       select_by_threshold(geometry.kept, threshold, from);
   }
 
-  // The same on a device: thresholds that may follow the sampled one are counted together.
+  // This selection on a device: thresholds that may follow the sampled threshold are counted
+  // together.
   void choose(const sdk::device::Choice& all) const {
     const dgc::Geometry geometry = geometry_of(all.n());
     if (geometry.exact) return all.largest(geometry.kept);
@@ -101,21 +103,21 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
   struct Sample {
     uint64_t start;
     uint64_t count;
-    uint64_t kept;  // the threshold is this largest of them
+    uint64_t kept;  // the threshold is the sample with this rank by magnitude
   };
 
   dgc::Geometry geometry_of(uint64_t n) const {
     return dgc::geometry_of(n, density_, sample_ratio_);
   }
 
-  // The sample and its keys.
+  // The bytes of the sample and its keys.
   static uint64_t sample_bytes(const dgc::Geometry& geometry) {
     if (geometry.exact) return 0;
     return 2 * sdk::whole_lines(geometry.most_samples() * sizeof(uint32_t));
   }
 
-  // Counter hash of (seed, step, gradient): the same on every rank and in every run, another in
-  // every step, so that over time each entry is sampled.
+  // The start of the sample: a counter hash of (seed, step, gradient). It is equal on every rank
+  // and in every run, and changes with the step, so that over time each entry is sampled.
   static uint64_t sampling_start(const penstock_step& step, uint64_t gradient, uint64_t stride) {
     const uint64_t stream = kernels::splitmix64(gradient * kGolden + kernels::kStreamSampling);
     return kernels::splitmix64(kernels::splitmix64(step.seed ^ stream) + step.index * kGolden) %
@@ -143,7 +145,7 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
                                   from.scratch);
   }
 
-  // The same on a device, into its memory.
+  // The threshold of the sample, computed on a device and written to its memory.
   static void find_sampled_threshold(const dgc::Geometry& geometry, const sdk::device::Choice& from,
                                      float* threshold) {
     const Sample sample = sample_of(from.call, from.item, geometry);
@@ -153,14 +155,15 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
     });
   }
 
-  // All that reach the threshold or, of more than `most`, the largest. A threshold of zero is
-  // reached by every entry, zeros included.
+  // Selects all entries that reach the threshold or, if these are more than `most`, the largest
+  // entries. Every entry reaches a threshold of zero, even a zero.
   static void choose_above(float threshold, uint64_t most, const sdk::Choice& from) {
     if (threshold == 0) return from.largest(most);
     from.above(threshold, most);
   }
 
-  // At most k. Where too few pass, one counting pass serves all thresholds that may follow.
+  // Selects at most k entries. If too few pass, one counting pass serves all thresholds that may
+  // follow.
   void select_hierarchically(uint64_t k, float threshold, const sdk::Choice& from) const {
     choose_above(threshold, k, from);
     const kernels::SelectSegment& target = from.only();
@@ -188,7 +191,7 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
     from.above(&falling->found, geometry.kept, kernels::cuda::Zeros::kReachZero);
   }
 
-  // Up to upper * k; should the corrections run out, the largest of those that pass.
+  // Selects up to upper * k entries; if all corrections fail, the largest entries that pass.
   void select_by_threshold(uint64_t k, float threshold, const sdk::Choice& from) const {
     const double wanted = static_cast<double>(k);
     kernels::SelectSegment& target = from.only();

@@ -42,7 +42,7 @@ std::vector<uint32_t> reaching(const std::vector<float>& x, float threshold) {
   return chosen;
 }
 
-// Of the chosen, the `most` largest.
+// The `most` largest of the chosen entries.
 std::vector<uint32_t> cut(const std::vector<float>& x, const std::vector<uint32_t>& chosen,
                           uint64_t most) {
   std::vector<float> only(x.size(), 0.0f);
@@ -156,7 +156,7 @@ TEST(Dgc, SixteenMillionElementsEqualTheOracle) {
 }
 
 TEST(Dgc, SendsAtMostTheShareByMagnitudeAndNeverTheFirstByIndex) {
-  // Ascending magnitudes: a cut by index would send the smallest of those that pass.
+  // Ascending magnitudes: a cut by index would send the smallest passing entries.
   CompressorRig rig({.ranks = 1}, {{50000}}, plugin(), {{"density", 0.01}}, residual());
   std::vector<float> ascending(50000);
   for (uint64_t e = 0; e < ascending.size(); ++e) ascending[e] = static_cast<float>(e);

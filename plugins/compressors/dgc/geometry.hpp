@@ -1,4 +1,5 @@
-// How many entries DGC sends of a gradient, and which ones it samples for the threshold.
+// The number of entries that DGC sends of a gradient, and the entries that it samples for the
+// threshold.
 #pragma once
 
 #include <methods/density.hpp>
@@ -14,17 +15,17 @@ using penstock::sdk::kept_count;
 struct Geometry {
   uint64_t numel;
   uint64_t kept;  // entries to send
-  bool exact;     // no sample: the k largest
+  bool exact;     // true: no sample, the k largest entries are sent
   uint64_t stride;
-  uint64_t samples;       // at least; a start before the last partial stride gives one more
-  uint64_t sampled_kept;  // the threshold is this largest of the samples
+  uint64_t samples;       // at least; one more if the start lies before the last partial stride
+  uint64_t sampled_kept;  // the threshold is the sample with this rank by magnitude, from 1
 
   uint64_t most_samples() const { return numel / stride + 1; }
 };
 
-// The sample has a share `sample_ratio` of the entries, and two entries above the threshold are
-// expected in it. Strides are 1 modulo 8: odd, so that they do not meet the same column of a
-// power-of-two matrix every time.
+// The sample is a share `sample_ratio` of the entries, or larger, so that two entries above the
+// threshold are expected in it. Strides are 1 modulo 8, so they are odd: otherwise the samples of a
+// power-of-two matrix would all lie in a few columns.
 inline Geometry geometry_of(uint64_t n, double density, double sample_ratio) {
   Geometry geometry{n, kept_count(n, density), true, 1, n, kept_count(n, density)};
   const auto least = static_cast<uint64_t>(std::ceil(2 / density - 1e-9));

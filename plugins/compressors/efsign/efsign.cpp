@@ -10,7 +10,7 @@ namespace kernels = penstock::kernels;
 
 namespace {
 
-// A part of a gradient would get a scale of its own: one item, one scale.
+// Each item has one scale, so a part of a gradient would get its own scale.
 class EfSign : public sdk::SignCompressor<EfSign> {
  public:
   static inline const sdk::OptionList options{};

@@ -1,5 +1,5 @@
-// EF-sign against the formula of the paper, what is lost in one step, and payloads that no rank of
-// ours would send.
+// EF-sign against the formula of the paper, the loss of one step, and payloads that no Penstock
+// rank would send.
 #include <support/quantised.hpp>
 
 namespace penstock::test {
@@ -10,8 +10,8 @@ LoadedPlugin efsign() {
 }
 
 // |x|_1 / n * sign(x). The plugin adds magnitudes in double and in another order: 2^-53 per
-// addition, so that the float next to the mean may be another one only where the mean lies at the
-// middle between two; no value drawn here does.
+// addition, so the nearest float can differ only if the mean lies at the middle between two floats;
+// no value drawn here does.
 std::vector<float> scaled_signs(const std::vector<float>& x, const Sender&) {
   double sum = 0;
   for (const float value : x) sum += std::fabs(double{value});

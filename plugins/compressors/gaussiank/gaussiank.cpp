@@ -1,4 +1,5 @@
-// Gaussian-k: a threshold from a normal law fitted to the entries, corrected by what it selected.
+// Gaussian-k: a threshold from a normal law that is fitted to the entries, corrected by the number
+// of entries that it selected.
 // Source: Shi, Chu, Cheung, See, "Understanding Top-k Sparsification in Distributed Deep Learning",
 // 2019.
 #include <kernels/tail_fit.hpp>
@@ -18,11 +19,12 @@ class GaussianK : public sdk::SteeredCompressor<GaussianK> {
       : SteeredCompressor(values, "gaussiank"),
         deviations_(kernels::normal_tail_quantile(density() / 2)) {}
 
-  static constexpr bool kFolds = true;     // estimate takes the fold out with its first look
+  // estimate resolves the fold when it first reads the entries
+  static constexpr bool kFolds = true;
   using Fit = double;                      // the threshold
-  static constexpr uint64_t kLearned = 1;  // the right threshold over the fitted one
+  static constexpr uint64_t kLearned = 1;  // ratio of the right threshold to the fitted threshold
 
-  // Magnitudes are compared, so the law is centred at zero: beyond z deviations its two tails
+  // The law is centred at zero because magnitudes are compared: beyond z deviations its two tails
   // together hold the density.
   float estimate(const sdk::Choice& from, std::span<float> learned, double& fitted) const {
     kernels::SelectSegment& x = from.only();

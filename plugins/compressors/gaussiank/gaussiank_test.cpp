@@ -1,4 +1,4 @@
-// Gaussian-k against plain loops with full sorts, and what it promises about how many entries go.
+// Gaussian-k against plain loops with full sorts, and its promise about the number of sent entries.
 #include <support/contraction.hpp>
 #include <support/steered_oracle.hpp>
 
@@ -16,7 +16,7 @@ double deviations(double density) {
   return density == 0.05 ? 1.959963984540054 : NAN;
 }
 
-// sqrt(mean square) z, times what the last step would have needed.
+// sqrt(mean square) z, times the correction that the last step would have needed.
 float estimate(SteeredOracle& oracle, const std::vector<float>& x) {
   double squares = 0;
   for (const float value : x) squares += double{value} * double{value};
@@ -73,7 +73,7 @@ TEST(GaussianK, KeepsTheShareWithinATenthOnDistinctMagnitudes) {
   expect_kept_within_a_tenth(plugin(), {{"reuse_period", 5}});
 }
 
-// Where the exact selection has to step in, exactly k entries go; a threshold gives other numbers.
+// If the exact selection has to help, exactly k entries are sent; a threshold gives other numbers.
 TEST(GaussianK, LearnsTheThresholdWhateverTheLaw) {
   for (const Distribution& distribution : distributions()) {
     if (distribution.name != "laplace" && distribution.name != "student_t") continue;

@@ -8,8 +8,8 @@ namespace {
 
 using kernels::CodePath;
 
-// Signs and magnitudes in steps, cut; both forms of every element, whatever its class. A product
-// that rounded up to the next class stays in this one.
+// Computes signs and magnitudes in steps, cut: both forms of every element, for every class. An
+// element whose product rounded up to the next class stays in its class.
 void fixed_points(const float* x, uint64_t numel, float halves_per_unit, float bytes_per_unit,
                   uint16_t* halves, uint8_t* bytes, CodePath path) {
   kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
@@ -25,7 +25,8 @@ void fixed_points(const float* x, uint64_t numel, float halves_per_unit, float b
   });
 }
 
-// What the codes of one element each stand for, by their tags; a float is its own code.
+// Computes the values of the codes of one element each, by their tags; the code of a float is the
+// float.
 void values(const uint32_t* codes, const uint8_t* tags, uint64_t numel, float half, float byte,
             float* x, CodePath path) {
   kernels::on_code_path(path, [=]() PENSTOCK_LOOP {

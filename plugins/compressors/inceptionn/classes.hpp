@@ -1,10 +1,10 @@
-// The size classes of INCEPTIONN and the streams their elements travel in. With y the magnitude in
-// true units, b the bits of the bound and m = floor(b / 2):
+// The size classes of INCEPTIONN, and the streams in which their elements travel. With y the
+// magnitude in true units, b the bits of the bound and m = floor(b / 2):
 //   tag 3: y >= 1       the float as it is
 //   tag 2: y >= 2^-m    sign and 15 bits: y * 2^15, cut
 //   tag 1: y >= 2^-b    sign and 7 bits: y * 2^(m + 7), cut
 //   tag 0: the rest     nothing
-// Cutting errs by less than 2^-15 and 2^-(m + 7), both at most 2^-b for b <= 14.
+// The error of cutting is less than 2^-15 and 2^-(m + 7), both at most 2^-b for b <= 14.
 #pragma once
 
 #include <kernels/code_path.hpp>
@@ -18,7 +18,7 @@
 namespace penstock::inceptionn {
 
 inline constexpr unsigned kMostBoundBits = 14;
-inline constexpr uint64_t kTile = 1024;  // elements worked on at a time; a multiple of 64
+inline constexpr uint64_t kTile = 1024;  // elements processed at a time; a multiple of 64
 
 struct Rule {
   explicit Rule(unsigned bound_bits)
@@ -27,11 +27,11 @@ struct Rule {
         steps_of_byte(std::ldexp(128.0f, static_cast<int>(bound_bits / 2))) {}
   float bound;
   float middle;
-  float steps_of_byte;  // per unit
+  float steps_of_byte;  // steps per unit
   static constexpr float kStepsOfHalf = 32768;
 };
 
-// Elements of each class.
+// The number of elements of each class.
 struct Counts {
   uint64_t floats = 0;
   uint64_t halves = 0;
@@ -45,15 +45,15 @@ struct Counts {
   }
 };
 
-// Of `numel` packed tags; what lies behind them in the last word does not count. [any]
+// Counts the classes of `numel` packed tags; bits behind the last tag are ignored. [any]
 Counts count(const uint64_t* words, uint64_t numel) noexcept;
 
 // tags[i] = class of x[i] / unit. [any]
 void classify(const float* x, uint64_t numel, const Rule& rule, float unit, uint8_t* tags,
               kernels::CodePath path) noexcept;
 
-// Where the next elements of each class are read or written: all floats first, then all of 16
-// bits, then all of 8.
+// The places at which the next elements of each class are read or written: first all floats, then
+// all elements of 16 bits, then all elements of 8 bits.
 template <typename Byte>
 struct Streams {
   Streams(Byte* begin, const Counts& counts)
@@ -65,8 +65,8 @@ struct Streams {
   Byte* bytes;
 };
 
-// The coded elements of up to kTile elements. Each array has room for one more, so that loops can
-// write and read without asking which class comes next.
+// The coded elements of up to kTile elements. Each array has room for one element more, so that
+// loops can write and read it without testing the class first.
 class Tile {
  public:
   void encode(const float* x, const uint8_t* tags, uint64_t numel, const Rule& rule, float unit,
@@ -74,7 +74,7 @@ class Tile {
   void decode(const uint8_t* tags, uint64_t numel, const Rule& rule, float unit, float* x,
               kernels::CodePath path) noexcept;
   void store(Streams<uint8_t>& to) const noexcept;
-  // `counts` are those of this tile, and `from` has as many elements left.
+  // `counts` must be the counts of this tile, and `from` must have so many elements left.
   void load(Streams<const uint8_t>& from, const Counts& counts) noexcept;
 
  private:

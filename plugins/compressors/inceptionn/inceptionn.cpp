@@ -1,5 +1,5 @@
-// Lossy floats by exponent: elements travel in 32, 16, 8 or no bits by their size, with an absolute
-// error below a bound.
+// Lossy floats by exponent: an element travels in 32, 16, 8 or no bits, depending on its magnitude,
+// with an absolute error below a bound.
 // Source: Li, Park, Alian, Yuan, Qu, Pan, Wang, Schwing, Esmaeilzadeh, Kim, "A Network-Centric
 // Hardware/Algorithm Co-Design to Accelerate Distributed Training of Deep Neural Networks"
 // (INCEPTIONN), MICRO 2018. See README.md for where this differs and why.
@@ -34,7 +34,7 @@ class Inceptionn {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
   }
 
-  // How many bytes an element takes differs between ranks: gathered, with counts.
+  // The number of bytes differs between ranks, so payloads are gathered, with counts.
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     need.round(PENSTOCK_COMBINE_GATHER)
         .section(PENSTOCK_ROLE_BITS, PENSTOCK_UINT64, kernels::packed_words(item.numel(), 2))
@@ -43,8 +43,8 @@ class Inceptionn {
     need.part_alignment = 64;
   }
 
-  // The unit travels: with loss scaling and no memory, work is the gradient times grad_scale, and
-  // the bound is one of true values.
+  // The payload contains the unit: with loss scaling and no memory, work is the gradient times
+  // grad_scale, but the bound holds for true values.
   void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
     const std::span<float> work = item.work();
     const std::span<uint64_t> words = payload.room<uint64_t>(kTags);

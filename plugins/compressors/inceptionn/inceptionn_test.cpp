@@ -1,5 +1,5 @@
-// Size classes against plain loops, the bound on the error, and payloads that no rank of ours would
-// send.
+// Size classes against plain loops, the bound on the error, and payloads that no Penstock rank
+// would send.
 #include <support/coded.hpp>
 #include <support/conservation.hpp>
 
@@ -16,7 +16,7 @@ LoadedPlugin residual() {
   return load_plugin("memory", "residual");
 }
 
-// In doubles, where all of this is exact.
+// Computed in doubles, in which these values are exact.
 float sent(float x, int bound_bits) {
   const double y = std::fabs(double{x});
   const int middle = bound_bits / 2;
@@ -58,7 +58,8 @@ TEST(Inceptionn, NothingIsLostOver100StepsOfEveryKind) {
     }
 }
 
-// The bound is absolute, what is sent is never larger than the element, and large ones are exact.
+// The bound is absolute, sent values are never larger than the element, and large elements are
+// exact.
 TEST(Inceptionn, ErrorsStayBelowTheBoundForEveryBound) {
   for (int bits = 1; bits <= 14; ++bits) {
     CompressorRig rig({.ranks = 1}, {{20000}}, inceptionn(), {{"bound_bits", bits}});

@@ -20,7 +20,7 @@ constexpr int32_t kCells = 22 * 64 + 1;          // up to 1 itself
 
 constexpr kernels::DynamicTree kTree = kernels::make_dynamic_tree();
 
-// Of the least magnitude of each cell, the level.
+// The level of the least magnitude of each cell.
 constexpr std::array<int32_t, kCells> make_levels() {
   std::array<int32_t, kCells> levels{};
   int32_t level = 0;

@@ -11,8 +11,8 @@
 
 namespace penstock::int8 {
 
-// codes[i] = the code whose value is nearest to x[i] / scale, the smaller magnitude where two are
-// equally near. scale > 0, no |x[i]| greater than it. [any]
+// codes[i] = the code whose value is nearest to x[i] / scale, or the code of the smaller magnitude
+// if two values are equally near. scale > 0, and no |x[i]| is greater than scale. [any]
 void encode(const float* x, uint64_t count, float scale, uint8_t* codes,
             kernels::CodePath path) noexcept;
 

@@ -1,5 +1,5 @@
-// Eight-bit floats of a fixed codebook: each element goes to the nearest of 256 multiples of the
-// largest magnitude of its block.
+// Eight-bit floats of a fixed codebook: each element is rounded to the nearest of 256 multiples of
+// the largest magnitude of its block.
 // Source: Dettmers, "8-Bit Approximations for Parallelism in Deep Learning", ICLR 2016. See
 // README.md for where this differs and why.
 #include "codebook.hpp"
@@ -31,7 +31,7 @@ class Int8 : public sdk::QuantisingCompressor<Int8, uint8_t> {
   }
   void quantise(std::span<float> x, const float* scale, const sdk::Draws&, bool take_out,
                 uint8_t* codes) const {
-    const float divisor = *scale > 0 ? *scale : 1;  // all zeros: any will do
+    const float divisor = *scale > 0 ? *scale : 1;  // all elements are zero: any divisor works
     int8::encode(x.data(), x.size(), divisor, codes, path());
     if (take_out) int8::subtract(codes, x.size(), *scale, x.data(), path());
   }

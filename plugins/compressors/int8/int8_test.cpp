@@ -1,5 +1,5 @@
-// The codebook against its definition, codes against a full search, and payloads that no rank of
-// ours would send.
+// The codebook against its definition, codes against a full search, and payloads that no Penstock
+// rank would send.
 #include <support/coded.hpp>
 #include <support/conservation.hpp>
 
@@ -30,7 +30,7 @@ std::vector<float> codebook() {
   return values;
 }
 
-// The nearest value to x / scale times scale; of two equally near ones the smaller.
+// The nearest value to x / scale times scale; if two are equally near, the smaller value.
 std::vector<float> sent(const std::vector<float>& x, uint64_t block) {
   static const std::vector<float> values = codebook();
   std::vector<float> result(x.size());

@@ -10,7 +10,7 @@ using kernels::CodePath;
 
 constexpr uint64_t kLanes = 16;
 
-// Minimum and maximum lane by lane, as a compiler may not reorder float comparisons by itself.
+// Minimum and maximum lane by lane, because a compiler may not reorder float comparisons.
 [[gnu::always_inline]] inline Range range_body(const float* x, uint64_t count) {
   float low[kLanes], high[kLanes];
   for (uint64_t k = 0; k < kLanes; ++k) low[k] = high[k] = x[0];

@@ -1,5 +1,5 @@
-// Equally spaced levels: the range of a block, rounding to levels, and back. The same bits on every
-// code path.
+// Equally spaced levels: the range of a block, rounding to levels, and the reverse. All code paths
+// give equal bits.
 #pragma once
 
 #include <kernels/code_path.hpp>
@@ -15,8 +15,8 @@ using Levels = kernels::RangeLevels;
 // The least and the greatest of x[count], count > 0, all finite. [any]
 Range range_of(const float* x, uint64_t count, kernels::CodePath path) noexcept;
 
-// codes[i] = the level below x[i], or the one above where the share of the step that x[i] lies over
-// the lower level is greater than draws[i]; at most n_steps. [any]
+// codes[i] = the level below x[i], or the level above it if (x[i] - lower level) / step is greater
+// than draws[i]; at most n_steps. [any]
 void round_to_levels(const float* x, uint64_t count, const Levels& levels, uint32_t n_steps,
                      const float* draws, uint8_t* codes, kernels::CodePath path) noexcept;
 

@@ -1,5 +1,6 @@
-// Max-min quantisation: every block of elements is cut into 2^bits - 1 equal steps between its
-// least and its greatest element, and each element goes to one of its two neighbours.
+// Max-min quantisation: the range of every block of elements is cut into 2^bits - 1 equal steps
+// between its least and its greatest element, and each element is rounded to the level below or
+// above it.
 // Source: Markov, Ramezanikebrya, Alistarh, "CGX: Adaptive System Support for Communication-
 // Efficient Deep Learning", Middleware 2022. See README.md for where this differs and why.
 #include "levels.hpp"

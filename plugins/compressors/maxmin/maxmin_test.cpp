@@ -1,4 +1,4 @@
-// Max-min quantisation against plain loops, its bounds, and payloads that no rank of ours would
+// Max-min quantisation against plain loops, its bounds, and payloads that no Penstock rank would
 // send.
 #include <support/coded.hpp>
 #include <support/conservation.hpp>
@@ -18,7 +18,7 @@ LoadedPlugin residual() {
   return load_plugin("memory", "residual");
 }
 
-// What each element is sent as. Draws are a half for rounding to nearest.
+// The value that is sent for each element. For rounding to nearest the draws are one half.
 struct Coder {
   int bits = 4;
   uint64_t block = 512;
@@ -163,7 +163,7 @@ TEST(MaxMin, SendsTheBitsAndTwoNumbersForEachBlock) {
   EXPECT_EQ(rig.need(0).part_alignment, 512u);
 }
 
-// A gradient cut at a block travels as the same bits.
+// A gradient that is cut between blocks travels with equal bits.
 TEST(MaxMin, PartsOfAGradientGiveTheSameBits) {
   const std::vector<float> x = distributions()[0].draw(1500, 4);
   CompressorRig whole({.ranks = 1}, {{1500}}, maxmin());

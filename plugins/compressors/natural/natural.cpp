@@ -1,5 +1,5 @@
-// Natural compression: each element is rounded by chance to one of the two powers of two next to
-// it, so that a sign and an exponent, 8 bits, are all that is sent.
+// Natural compression: each element is rounded at random to the power of two below or above it, so
+// that only a sign and an exponent, 8 bits, are sent.
 // Source: Horvath, Ho, Horvath, Sahu, Canini, Richtarik, "Natural Compression for Distributed Deep
 // Learning", MSML 2022 (arXiv 1905.10988). See README.md for where this differs and why.
 #include <kernels/stochastic.hpp>

@@ -1,5 +1,5 @@
 // Natural compression against its definition, its expectation and variance, and payloads that no
-// rank of ours would send.
+// Penstock rank would send.
 #include <cfloat>
 #include <support/quantised.hpp>
 

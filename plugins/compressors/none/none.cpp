@@ -1,4 +1,4 @@
-// No compression: the gradient travels as it is and is summed on the way.
+// No compression: the gradient travels unchanged and is summed on the way.
 #include <methods/device/summed.hpp>
 #include <penstock/compressor.hpp>
 
@@ -29,7 +29,7 @@ class None {
     void* const work = item.c().work.data;
     const uint64_t bytes = item.numel() * sdk::dtype_bytes(item.c().work.dtype);
     copy(call, item, work, payload.room<char>(0).data(), bytes);
-    if (item.keeps()) clear(call, item, work, bytes);  // all of it goes
+    if (item.keeps()) clear(call, item, work, bytes);  // everything is sent
     payload.kind(PENSTOCK_PAYLOAD_DENSE);
     payload.count(0, item.numel());
   }

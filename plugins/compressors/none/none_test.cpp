@@ -1,4 +1,4 @@
-// The dense mean through the rig, and what `none` declares.
+// The dense mean through the rig, and the declarations of `none`.
 #include <gtest/gtest.h>
 
 #include <cmath>

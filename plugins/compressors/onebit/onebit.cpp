@@ -1,5 +1,5 @@
 // 1-bit SGD: each rank sends one bit per element, and two numbers per run of elements, the means of
-// the positive and of the negative ones; a memory keeps the rest.
+// its positive and of its negative elements; a memory keeps the rest.
 // Source: Seide, Fu, Droppo, Li, Yu, "1-Bit Stochastic Gradient Descent and its Application to
 // Data-Parallel Distributed Training of Speech DNNs", Interspeech 2014. See README.md for where
 // this differs and why.
@@ -25,7 +25,7 @@ class OneBit : public sdk::SignCompressor<OneBit> {
 
   static constexpr bool kOnDevices = true;
 
-  // Of all pairs of numbers the means of the two classes leave the least squared error.
+  // The means of the two classes, which leave the least squared error of all pairs of numbers.
   sdk::SignNumbers numbers(std::span<const float> run) const {
     const kernels::SumsBySign sums = kernels::sums_by_sign(run.data(), run.size(), path());
     return {mean(sums.positive, sums.n_positive), mean(sums.negative, sums.n_negative)};

@@ -1,5 +1,5 @@
-// 1-bit SGD against the means of both classes, what is lost in one step, and payloads that no rank
-// of ours would send.
+// 1-bit SGD against the means of both classes, the loss of one step, and payloads that no Penstock
+// rank would send.
 #include <support/quantised.hpp>
 
 namespace penstock::test {
@@ -9,8 +9,8 @@ LoadedPlugin onebit() {
   return load_plugin(PENSTOCK_PLUGIN_FILE);
 }
 
-// The mean of the positive and that of the negative elements of each run. In double, in another
-// order than the plugin's: see efsign_test.cpp.
+// The mean of the positive elements and the mean of the negative elements of each run. In double,
+// in another order than the plugin's: see efsign_test.cpp.
 std::vector<float> class_means(const std::vector<float>& x, uint64_t run) {
   std::vector<float> sent(x.size());
   for (uint64_t begin = 0; begin < x.size(); begin += run) {

@@ -1,5 +1,5 @@
-// Power-SGD with one factor per step: half of a step of subspace iteration, right and left in turn.
-// Half of Power-SGD's bytes, and one round instead of two.
+// Power-SGD with one factor per step: half a step of subspace iteration, for the right and the left
+// factor in alternation. It sends half of Power-SGD's bytes, in one round instead of two.
 // Source: Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for
 // Distributed Optimization", NeurIPS 2019, in the form of its authors' package. See README.md.
 #include <methods/low_rank.hpp>
@@ -16,7 +16,8 @@ class PowerSgdAlternating : public sdk::AlternatingFactors {
                   "factor a gradient only where the factor of a step has, on average, this many "
                   "times fewer elements; 0: every gradient of two or more dimensions")};
 
-  // A step sends one factor, half of both on average: hence half the rate for the two together.
+  // A step sends one factor, on average half of both, so the rate is half the rate of the two
+  // factors together.
   explicit PowerSgdAlternating(const sdk::Options& values)
       : AlternatingFactors(values, values.real("minimum_compression_rate") / 2, First::kRight) {}
 };

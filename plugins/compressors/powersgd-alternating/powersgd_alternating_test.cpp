@@ -16,8 +16,8 @@ LoadedPlugin residual() {
   return load_plugin("memory", "residual");
 }
 
-// The authors' package, with G the gradient and what is kept: even steps  Q = sum G^T orth(P), odd
-// steps  P = sum G orth(Q);  G -= own product;  update = product of the sum / ranks.
+// The authors' package, with G the gradient plus the kept values: even steps  Q = sum G^T orth(P),
+// odd steps  P = sum G orth(Q);  G -= own product;  update = product of the sum / ranks.
 struct Oracle {
   Oracle(uint32_t ranks, uint64_t rows, uint64_t cols, uint64_t rank, uint64_t gradient)
       : kept(ranks, Matrix(rows, cols)), input(oracle::normals(1, gradient, 2, rows, rank)) {}
@@ -90,7 +90,7 @@ TEST(PowerSgdAlternating, CountsOneFactorPerStepWhenItJudgesARate) {
 
 TEST(PowerSgdAlternating, OnATransposedMatrixItIsAcpSgd) {
   // Left and right change places, and so does which comes first; only the first factor is drawn
-  // from another stream, so both start here from a rank that hides nothing: all of the matrix.
+  // from another stream, so both start here from a rank that spans the whole matrix.
   const uint64_t rows = 6, cols = 6;
   const OptionSettings full{{"rank", 8}, {"minimum_compression_rate", 0}};
   CompressorRig ours({.ranks = 2}, {{rows, cols}}, alternating(), full, residual());

@@ -12,7 +12,7 @@ namespace {
 // Algorithm 1 of the paper, over ranks i:
 //   round 0:  P = orthogonalise(sum_i M_i Q)
 //   round 1:  Q_i = M_i^T P,  sum = sum_i Q_i,  out = P sum^T,  Q = orthogonalise(sum)
-// and what rank i takes out of work is its own share of that, P Q_i^T.
+// and rank i subtracts its own share of this, P Q_i^T, from work.
 class PowerSgd : public sdk::LowRankCompressor<PowerSgd> {
  public:
   static inline const sdk::OptionList options{
@@ -41,8 +41,8 @@ class PowerSgd : public sdk::LowRankCompressor<PowerSgd> {
     return rank_of(item) * (round == 0 ? item.rows() : item.cols());
   }
 
-  // Products of tall, thin factors are bound by reading the matrix, so on the CPU equal shapes gain
-  // nothing from being stacked: one item after the other.
+  // Items are encoded one after the other: products of tall, thin factors are bound by reading the
+  // matrix, so on the CPU stacking items of equal shape gains nothing.
   void encode_coded(const sdk::Call& call, const sdk::Item& item, std::span<float> sent,
                     const kernels::Fold* fold) const {
     with_factors(call, item, [&](const auto& factors) {
@@ -71,9 +71,9 @@ class PowerSgd : public sdk::LowRankCompressor<PowerSgd> {
     return factors.draw(item.cols(), factors.of_this_step(kStream));
   }
 
-  // Q_i = M_i^T P, and what this payload stands for leaves work: P Q_i^T, of this rank alone.
-  // Taking out the average instead would conserve the sum over ranks too, but each rank's distance
-  // from the average gradient would then stay in its work for ever and grow like a random walk.
+  // Q_i = M_i^T P. This rank's own payload, P Q_i^T, is subtracted from work. Subtracting the
+  // average instead would also conserve the sum over ranks, but the distance of each rank from the
+  // average gradient would then stay in its work for ever and grow like a random walk.
   template <typename Factors>
   void encode_right(const sdk::Item& item, const Factors& factors, std::span<float> q) const {
     const float* const p = item.state(kLeft).data();
@@ -81,12 +81,12 @@ class PowerSgd : public sdk::LowRankCompressor<PowerSgd> {
     if (item.keeps()) factors.take_out(p, q.data());
   }
 
-  // P = orthogonalise(sum_i P_i). Columns that depend on others become zero: the others span all
-  // that was found.
+  // P = orthogonalise(sum_i P_i). Columns that depend on other columns become zero, because the
+  // other columns span everything that was found.
   template <typename Factors>
   void decode_left(const sdk::Call& call, const sdk::Item& item, const Factors& factors,
                    std::span<const float> sum) const {
-    if ((call.flags & PENSTOCK_DECODE_OWN) != 0)  // round 0 took nothing out of work
+    if ((call.flags & PENSTOCK_DECODE_OWN) != 0)  // round 0 subtracted nothing from work
       return factors.clear(item.out());
     const std::span<float> p = item.state(kLeft);
     if (sum.empty()) return factors.clear(p);

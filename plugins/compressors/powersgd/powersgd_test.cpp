@@ -113,7 +113,7 @@ TEST(PowerSgd, AllZeroGradientsGiveZerosAndTheMethodRecovers) {
   const RankTensors gradients(2, Tensors{oracle::layered_gradient(30, 40, 3, 0, 0)});
   Tensors mean;
   for (int step = 0; step < 4; ++step) mean = rig.step(gradients);
-  // A few steps are enough to see nearly all of a gradient of three strong directions.
+  // A few steps approximate a gradient of three strong directions almost fully.
   EXPECT_LT(low_rank::squared_error(mean[0], gradients[0][0]), 0.02);
   const std::vector<float> q = rig.compressor_state(0, 0, "q");
   EXPECT_EQ(rig.step(zeros)[0].size(), 1200u);  // residuals are sent now
@@ -138,7 +138,7 @@ TEST(PowerSgd, AGradientOfLowRankLeavesNoDeadColumnBehind) {
     for (uint64_t e = 0; e < thin.size(); ++e) ASSERT_NEAR(mean[0][e], thin[e], 1e-5) << step;
     const std::vector<float> q = rig.compressor_state(0, 0, "q");
     low_rank::expect_orthonormal(q, rank, "q in step " + std::to_string(step));
-    double change = 0;  // of what is drawn; the rest stays but for rounding
+    double change = 0;  // of the drawn values; the rest stays but for rounding
     for (uint64_t e = 0; e < before.size(); ++e)
       change = std::max(change, std::fabs(double{q[e]} - before[e]));
     EXPECT_TRUE(step == 0 || change > 0.01) << change;

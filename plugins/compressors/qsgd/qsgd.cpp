@@ -1,5 +1,5 @@
-// QSGD: each bucket of elements is rounded by chance to a grid of equal steps that its norm spans,
-// and sent with 2 to 8 bits per element.
+// QSGD: each bucket of elements is rounded at random to a grid of equal steps between minus and
+// plus its norm, and sent with 2 to 8 bits per element.
 // Source: Alistarh, Grubic, Li, Tomioka, Vojnovic, "QSGD: Communication-Efficient SGD via Gradient
 // Quantization and Encoding", NeurIPS 2017. See README.md for where this differs and why.
 #include <kernels/norm.hpp>
@@ -61,8 +61,8 @@ class Qsgd : public sdk::QuantisingCompressor<Qsgd> {
       throw payload.error("has a step of ", *step, " in bucket ", bucket,
                           ", expected a step of at least 0 with which every level is finite");
   }
-  // Levels are in two's complement of as many bits as a code has; the lowest of those has no
-  // counterpart of the other sign and is never sent.
+  // Levels are in two's complement with the number of bits of a code. The lowest of these numbers
+  // has no counterpart of the other sign and is never sent.
   void check_codes(const sdk::PayloadReader& payload, uint64_t at, std::span<uint8_t> codes) const {
     const auto half = static_cast<uint8_t>(1u << (bits() - 1));
     if (const void* wrong = std::memchr(codes.data(), half, codes.size()); wrong != nullptr)

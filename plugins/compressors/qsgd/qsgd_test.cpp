@@ -1,4 +1,4 @@
-// QSGD against its definition, its expectation and variance, and payloads that no rank of ours
+// QSGD against its definition, its expectation and variance, and payloads that no Penstock rank
 // would send.
 #include <cfloat>
 #include <support/quantised.hpp>
@@ -27,11 +27,11 @@ double reach_of(const float* x, uint64_t n, bool euclidean) {
   return euclidean ? std::sqrt(squares) : largest;
 }
 
-// |x| / step is rounded to the next multiple of 2^-16, and that up or down by chance: up where the
-// upper 16 bits of the word carry over.
+// |x| / step is rounded to the next multiple of 2^-16, and then up or down at random: up if adding
+// the upper 16 bits of the word carries.
 float rounded(float x, float step, int levels, uint32_t word) {
   if (step == 0) return 0;
-  // As a product with an inverse in float; both scaled where the step has no inverse.
+  // Computed as a product with an inverse in float; both are scaled if the step has no inverse.
   const float boost = step < 0x1p-96f ? 0x1p96f : 1.0f;
   const float scaled = std::fabs(x) * boost * (65536.0f / (step * boost));
   const auto fixed = static_cast<int64_t>(scaled + 0.5f);
@@ -100,7 +100,7 @@ TEST(Qsgd, TheVarianceIsBoundedAsInThePaper) {
   }
 }
 
-// With steps small enough that what rounding leaves is less than the input: see README.md.
+// With steps so small that the rest of rounding is less than the input: see README.md.
 TEST(Qsgd, NothingIsLostOver100StepsOfEveryKind) {
   expect_conserves(qsgd(), {{"bits", 8}});
   expect_conserves(qsgd(), {{"bits", 6}, {"bucket", 64}, {"norm", "max"}});

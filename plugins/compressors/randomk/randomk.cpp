@@ -1,5 +1,5 @@
-// Random-k: sends entries at random positions that all ranks draw alike, so that only values
-// travel, and are summed on the way.
+// Random-k: sends the entries at random positions. All ranks draw equal positions, so only values
+// travel, which are summed on the way.
 // Source: Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018. See README.md for
 // how positions are drawn.
 #include <kernels/strata.hpp>
@@ -13,8 +13,8 @@ namespace kernels = penstock::kernels;
 
 namespace {
 
-// The k positions of a step, drawn as kernels/strata.hpp says. A part of a gradient draws words of
-// its own: those of its elements.
+// The k positions of a step, drawn by the method of kernels/strata.hpp. A part of a gradient draws
+// the random words of its own elements.
 class Positions {
  public:
   Positions(const sdk::Call& call, const sdk::Item& item, uint64_t k, kernels::CodePath path)
@@ -135,15 +135,15 @@ class RandomK {
     sdk::device::spread_drawn(call, item, values_, sum, drawn.for_device(), scale_of(item));
   }
 
-  // Where the rest follows in a later step, what is sent counts as it is: times n / k more would
-  // arrive than there was.
+  // If a memory sends the rest in a later step, values are sent unscaled: with the factor n / k
+  // more would arrive than the gradient contains.
   float scale_of(const sdk::Item& item) const {
     if (item.rest_follows() || !unbiased_) return 1;
     return static_cast<float>(static_cast<double>(item.numel()) /
                               static_cast<double>(kept(item.numel())));
   }
 
-  // body(first draw, number of draws, their positions)
+  // Calls body(first draw, number of draws, their positions).
   template <typename Body>
   void each_tile(const sdk::Call& call, const sdk::Item& item, Body&& body) const {
     const uint64_t k = kept(item.numel());

@@ -21,7 +21,7 @@ LoadedPlugin residual() {
   return load_plugin("memory", "residual");
 }
 
-// Element `element` of stream 5: where stratum `element` draws from, for all ranks alike.
+// Element `element` of stream 5, from which stratum `element` draws; equal for all ranks.
 uint64_t drawn_below(uint64_t bound, uint64_t gradient, uint64_t step, uint64_t element) {
   return drawn_word({1, gradient, stream_in_step(5, step), 0}, element) * bound >> 32;
 }
@@ -40,7 +40,7 @@ std::vector<uint32_t> positions(uint64_t n, uint64_t k, uint64_t gradient, uint6
   return chosen;
 }
 
-// What goes of x = e + g with a residual, as float32.
+// The sent values of x = e + g with a residual, as float32.
 SentOracle drawn_entries(double density) {
   return [density](const std::vector<float>& x, const Sender& sender) {
     const uint64_t k = kept_of(x.size(), density);
@@ -48,7 +48,8 @@ SentOracle drawn_entries(double density) {
   };
 }
 
-// x = e + g, or g; the drawn entries of x go, rounded, and their sum is rounded; e = the rest.
+// x = e + g, or g; the drawn entries of x are sent, rounded, and their sum is rounded; e = the
+// rest.
 struct Oracle {
   SummedType type;
   double density;

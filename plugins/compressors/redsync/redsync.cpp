@@ -1,5 +1,5 @@
 // RedSync: a threshold between the mean and the largest magnitude, found by bisection or from above
-// in fixed steps; with a quantised form that sends entries of one sign as positions and a mean.
+// in fixed steps. It has a quantised form that sends entries of one sign as positions and a mean.
 // Source: Fang, Fu, Yang, Hsieh, "RedSync: Reducing Synchronization Bandwidth for Distributed Deep
 // Learning Training System", Journal of Parallel and Distributed Computing 133, 2019.
 #include <methods/sign_mean.hpp>
@@ -34,7 +34,8 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
           "'fp32' or set quantised = false");
   }
 
-  static constexpr bool kFolds = true;  // range_of takes the fold out with its first look
+  // range_of resolves the fold when it first reads the entries
+  static constexpr bool kFolds = true;
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
@@ -42,7 +43,8 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
     traits.folds = quantised_ ? 0 : sdk::kAllFolds;
     if (works_on_devices()) traits.device_types = sdk::device::kWhereKernelsAre;
   }
-  // The quantised form has a threshold for each sign, and magnitudes of one in the scratch.
+  // The quantised form has a threshold for each sign, and keeps the magnitudes of one sign at a
+  // time in the scratch.
   void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
     if (!quantised_) return SteeredCompressor::plan(call, item, need);
     sdk::check_indexable(item, name());
@@ -98,7 +100,8 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
     return {trimmed_ ? sdk::device::SteeringLaw::kTrimmed : sdk::device::SteeringLaw::kBisection};
   }
 
-  // Positions are shares of the way from the mean magnitude to the largest.
+  // Positions of thresholds are shares of the distance from the mean magnitude to the largest
+  // magnitude.
   struct Range {
     double mean;
     double largest;
@@ -130,7 +133,7 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
 
  private:
   static constexpr uint64_t kNumbers = sdk::SteeredSelection::kOwnNumbers + kLearned;
-  static constexpr uint64_t kProbes = 15;  // counted in one pass: four halvings
+  static constexpr uint64_t kProbes = 15;  // counted in one pass, enough for four halvings
   static constexpr int kMostPasses = 2;
 
   static void decode_means_on_device(const sdk::Call& call, const sdk::Items& items,
@@ -150,9 +153,9 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
     return {facts.sum_of_magnitudes / static_cast<double>(x.n), facts.largest};
   }
 
-  // Halves [0, 1] until the number that passes is inside the band, at most eight times; then the
-  // lower end, where more pass than wanted and the largest of them go. One pass counts all
-  // thresholds that the next four halvings may ask for.
+  // Halves [0, 1], at most eight times, until the number of passing entries is inside the band.
+  // After eight halvings it returns the lower end, which too many entries pass, so that the largest
+  // entries are sent. One pass counts all thresholds that the next four halvings may need.
   static float by_bisection(const kernels::SelectSegment& x, const Range& range,
                             const sdk::KeptBand& band, kernels::CodePath path) {
     double low = 0, width = 1;
@@ -175,8 +178,8 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
     return range.at(low);
   }
 
-  // The highest of 0.8, 0.6, 0.4, 0.2, 0 that enough entries reach, all counted in one pass; 0
-  // where none does.
+  // The threshold at the highest of the positions 0.8, 0.6, 0.4, 0.2, 0 that enough entries reach;
+  // the threshold 0 if there is none. One pass counts all five.
   static float from_above(const kernels::SelectSegment& x, const Range& range,
                           const sdk::KeptBand& band, kernels::CodePath path) {
     std::array<float, 5> thresholds;

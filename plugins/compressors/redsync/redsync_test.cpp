@@ -62,8 +62,9 @@ void learn(SteeredOracle& oracle, float settled) {
 }
 
 TEST(RedSync, SendsWithinATenthOfTheShareAndExactlyTheLargest) {
-  // Which of several thresholds inside the band a search meets first is not the method: the number
-  // is within the band, the entries are the largest, and nothing else has changed.
+  // The method does not define which of several thresholds inside the band a search finds first. So
+  // the test checks that the number is within the band, the entries are the largest, and nothing
+  // else has changed.
   for (const Distribution& distribution : distributions())
     for (const uint32_t ranks : {1, 3}) {
       const std::vector<uint64_t> numels{300, 0, 1, 57};
@@ -101,8 +102,8 @@ SentOracle searched(double density, int reuse, bool exact, const std::string& va
                  value_type);
 }
 
-// The mean of what goes for each entry that goes: positive ones compete in even steps, negative
-// ones in odd steps, and each sign of each gradient of each rank has a threshold of its own.
+// Each sent entry is sent as the mean of the sent entries: positive entries compete in even steps,
+// negative entries in odd steps, and each sign of each gradient of each rank has its own threshold.
 SentOracle quantised(double density, int reuse, bool exact) {
   using Key = std::tuple<uint64_t, uint32_t, bool>;
   const auto oracles = std::make_shared<std::map<Key, SteeredOracle>>();
@@ -219,7 +220,7 @@ void expect_quantised_equals(double density, int reuse, const char* search,
                              {"search", search},
                              {"quantised", true}},
                  .shapes = vectors(numels),
-                 // Taking the mean out rounds once.
+                 // Subtracting the mean rounds once.
                  .rig = {.ranks = ranks, .check_mass = true, .mass_tolerance = 0x1p-23},
                  .steps = steps},
                 quantised(density, reuse, std::string(search) == "trimmed"), distribution);
@@ -279,8 +280,8 @@ TEST(RedSync, LeavesAtMostTheShareThatWasNotSent) {
   contraction.options.push_back({"search", "trimmed"});
   contraction.share = share_of_the_largest(0.05);
   expect_contraction(contraction);
-  // One mean for all that goes is nearer to each of them than zero is, taken together, but not by
-  // their share: 1e-6 because it is a float.
+  // One mean for all sent entries is nearer to them than zero is, taken together, but not by their
+  // share: 1e-6 because the mean is a float.
   contraction.options.push_back({"quantised", true});
   contraction.share = no_share;
   contraction.rounding = 1e-6;

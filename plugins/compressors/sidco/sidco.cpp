@@ -1,5 +1,5 @@
-// SIDCo: a threshold from a law fitted to the magnitudes, in stages that each fit what exceeds the
-// threshold of the stage before.
+// SIDCo: a threshold from a law that is fitted to the magnitudes, in stages. Each stage fits the
+// magnitudes above the threshold of the stage before.
 // Source: Abdelmoniem, Elzanaty, Alouini, Canini, "An Efficient Statistical-based Gradient
 // Compression Technique for Distributed Training Systems", MLSys 2021.
 #include <kernels/staged_fit.hpp>
@@ -36,7 +36,8 @@ class Sidco : public sdk::SteeredCompressor<Sidco> {
   explicit Sidco(const sdk::Options& values)
       : SteeredCompressor(values, "sidco"), rule_(rule_of(values, density())) {}
 
-  static constexpr bool kFolds = true;  // estimate takes the fold out with its first look
+  // estimate resolves the fold when it first reads the entries
+  static constexpr bool kFolds = true;
   using Fit = kernels::StagedFit;
   static constexpr uint64_t kLearned = kernels::StagedRule::kLearned;
 

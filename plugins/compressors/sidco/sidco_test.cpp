@@ -1,5 +1,5 @@
-// SIDCo against plain loops with full sorts, its fits against the laws they are for, and what it
-// promises about how many entries go.
+// SIDCo against plain loops with full sorts, its fits against the laws that they fit, and its
+// promise about the number of sent entries.
 #include <kernels/tail_fit.hpp>
 #include <support/contraction.hpp>
 #include <support/steered_oracle.hpp>
@@ -19,7 +19,7 @@ struct Setting {
   const char* value_type = "fp32";
 };
 
-// What exceeds the origin: number, mean, population variance, mean logarithm.
+// The values above the origin: number, mean, population variance, mean logarithm.
 struct Excess {
   double count = 0, mean = 0, variance = 0, mean_log = 0;
 };
@@ -66,8 +66,8 @@ double normal_quantile(double share) {
   return high;
 }
 
-// The magnitude over the origin that a share of them reaches, from the formulas of the paper;
-// `first`: the origin is zero.
+// The magnitude over the origin that the wanted share of the values reaches, from the formulas of
+// the paper; `first`: the origin is zero.
 double quantile(const std::string& law, const Excess& excess, double wanted, bool first) {
   const double share = wanted / excess.count;
   if (!(share < 1) || excess.mean == 0) return 0;
@@ -246,18 +246,20 @@ TEST(Sidco, EachFitFindsTheQuantileOfItsOwnLaw) {
   const auto found = [&](kernels::TailLaw law, const std::vector<double>& y) {
     return kernels::excess_for(law, sample_of(y), 0.001 * kEntries);
   };
-  // The share beyond is within 10 % where the threshold is within 10 % of the mean excess there.
+  // The share above the threshold is within 10 % if the threshold is within 10 % of the mean excess
+  // there.
   EXPECT_NEAR(found(kernels::TailLaw::kExponential, exponential), -2 * std::log(0.001), 0.2);
   EXPECT_NEAR(found(kernels::TailLaw::kPareto, pareto), (std::pow(0.001, -0.1) - 1) / 0.1, 0.3);
   EXPECT_NEAR(found(kernels::TailLaw::kGammaPareto, gamma), 3.2905267 * 3.2905267, 0.2);
   EXPECT_NEAR(found(kernels::TailLaw::kGammaPareto, std::vector<double>(kEntries, 3.0)), 3, 1e-6);
-  // The control takes mean and deviation of |x| for those of x, as published: it is off.
+  // The Gaussian law is the control: as published, it uses mean and deviation of |x| instead of x,
+  // so its result is wrong.
   EXPECT_GT(std::fabs(found(kernels::TailLaw::kGaussian, normal) - 3.2905), 0.2);
 }
 
 TEST(Sidco, StagesAreAdaptedForEachGradientAlone) {
   // Two gradients, laplace and normal: one stage of the exponential law fits the first; for the
-  // second it lets next to nothing pass, so stages are added.
+  // second this law lets almost nothing pass, so stages are added.
   CompressorRig rig({.ranks = 1}, {{20000}, {20000}}, plugin(), {{"density", 0.001}});
   for (uint64_t step = 0; step < 40; ++step) {
     Tensors tensors;

@@ -1,4 +1,5 @@
-// Majority vote against counting, what travels, and payloads that no rank of ours would send.
+// Majority vote against counting, the data that travels, and payloads that no Penstock rank would
+// send.
 #include <support/coded.hpp>
 
 #include <cmath>
@@ -98,7 +99,7 @@ TEST(SignSgd, WhereAMemoryKeepsTheSignIsTakenOut) {
   CompressorRig rig({.ranks = 2, .check_mass = true, .mass_tolerance = 1e-7, .keep = true},
                     {{300}, {1}, {64, 3}}, signsgd());
   const RankTensors gradients = draw_gradients(heavy_tailed, 2, {300, 1, 192}, 0);
-  rig.step(gradients);  // the rig compares what was taken out with what the payload decodes to
+  rig.step(gradients);  // the rig compares the subtracted values with the decoded payload
   for (uint64_t e = 0; e < 300; ++e)
     ASSERT_EQ(rig.sent(1, 0)[e], static_cast<float>(sign(gradients[1][0][e])));
 }

@@ -1,5 +1,5 @@
-// Signum: the sign of the momentum, and a majority vote. The momentum is the memory's; what is left
-// for the compressor is what signsgd does.
+// Signum: the sign of the momentum, and a majority vote. The memory computes the momentum; the
+// compressor does the work of signsgd.
 // Source: Bernstein, Wang, Azizzadenesheli, Anandkumar, "signSGD: Compressed Optimisation for
 // Non-Convex Problems", ICML 2018, algorithm 2; the vote as in signsgd.
 #include <methods/sign.hpp>
@@ -13,7 +13,7 @@ class Signum : public penstock::sdk::MajorityVote {
   using MajorityVote::MajorityVote;
   void describe(penstock_compressor_traits& traits) const {
     MajorityVote::describe(traits);
-    traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;  // the one with the momentum
+    traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;  // the memory `momentum`
   }
 };
 

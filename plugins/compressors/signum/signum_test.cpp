@@ -1,5 +1,5 @@
-// Signum without and with a momentum in its work: the vote is the one signsgd_test.cpp looks at
-// closely, so here it is what makes it Signum.
+// Signum with and without momentum in its work. signsgd_test.cpp tests the vote in detail, so these
+// tests cover only the momentum.
 #include <support/quantised.hpp>
 
 namespace penstock::test {

@@ -11,7 +11,8 @@ namespace {
 
 using kernels::CodePath;
 
-constexpr uint64_t kTile = 512;  // elements worked on at a time: words and rows stay in cache
+// elements processed at a time, so that words and rows stay in cache
+constexpr uint64_t kTile = 512;
 
 kernels::RandomKey key_of_row(const Hashes& hashes, uint64_t row) {
   kernels::RandomSource source = hashes.source;
@@ -26,8 +27,8 @@ float signed_as(uint32_t word, float value) {
   return (word & 1) != 0 ? -value : value;
 }
 
-// Sorts lane by lane: odd-even transposition, a network that compilers turn into minima and maxima
-// of vectors. Leaves the medians in the middle row.
+// Sorts lane by lane and leaves the medians in the middle row. It uses odd-even transposition, a
+// network that compilers turn into vector minima and maxima.
 void sort_rows(float (*rows)[kTile], uint64_t n_rows, CodePath path) {
   kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
     for (uint64_t pass = 0; pass < n_rows; ++pass)

@@ -17,11 +17,12 @@ struct Shape {
   uint64_t entries() const { return rows * columns; }
 };
 
-// Whose hash functions; row r draws as rank r. In row r, with w the word of the element,
+// The hash functions of a sketch; row r draws random words as rank r. In row r, with w the word of
+// the element,
 //   column = ((w >> 1) * columns) >> 31     sign = -1 where the lowest bit of w is set, else 1
 struct Hashes {
   kernels::RandomSource source;
-  uint64_t first;  // element of the gradient that element 0 here is
+  uint64_t first;  // index in the gradient of element 0 of x
 };
 
 // table[entries] = sketch of x[numel]; elements are added in ascending order. [any]

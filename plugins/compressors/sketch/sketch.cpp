@@ -1,5 +1,5 @@
-// Sketched SGD: count sketches of all ranks are added up, the largest elements of the sum are found
-// in the result, and their exact values follow in a second round.
+// Sketched SGD: the count sketches of all ranks are summed, the largest elements are found in the
+// summed sketch, and their exact values follow in a second round.
 // Source: Ivkin, Rothchild, Ullah, Braverman, Stoica, Arora, "Communication-efficient Distributed
 // SGD with Sketching", NeurIPS 2019. See README.md for where this differs and why.
 #include "count_sketch.hpp"
@@ -43,15 +43,15 @@ class Sketch : public sdk::SummedCompressor<Sketch> {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
   }
 
-  // Sketches and chosen values both add up on the way. A gradient for which they take as many
-  // numbers as it has elements travels as it is.
+  // Both sketches and chosen values are summed on the way. A gradient travels uncompressed if
+  // sketch and values together have as many numbers as the gradient has elements.
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     const uint64_t n = item.numel();
     sdk::check_indexable(item, "sketch", kMostEntries);
     if (!coded(item)) return plan_dense(item, need);
     need.round(PENSTOCK_COMBINE_SUM)
         .section(PENSTOCK_ROLE_OTHER, PENSTOCK_FLOAT32, shape_of(n).entries())
-        .same_bits();  // all ranks must find the same entries
+        .same_bits();  // all ranks must find equal entries
     need.round(PENSTOCK_COMBINE_SUM).section(PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, kept(n));
     need.states.add("chosen", kept(n), 1, PENSTOCK_STATE_REPLICATED, PENSTOCK_UINT32);
     need.scratch_bytes =
@@ -91,15 +91,16 @@ class Sketch : public sdk::SummedCompressor<Sketch> {
     return {rows_, static_cast<uint64_t>(std::min(columns, static_cast<double>(n)))};
   }
 
-  // Other hash functions in every step: elements that share a column do so only once.
+  // The hash functions change in every step, so that elements that share a column share it only
+  // once.
   static sketch::Hashes hashes(const sdk::Call& call, const sdk::Item& item) {
     return {{call.step->seed, item.c().gradient,
              kernels::stream_of_step(kernels::kStreamHashing, call.step->index)},
             item.c().first};
   }
 
-  // The entries whose sum over ranks seems largest. What a rank alone sent tells nothing about
-  // them.
+  // Chooses the entries whose sum over ranks seems largest. The sketch of a single rank does not
+  // show them.
   void choose(const sdk::Call& call, const sdk::Item& item, std::span<const float> table) const {
     if ((call.flags & PENSTOCK_DECODE_OWN) != 0) return;
     const uint64_t n = item.numel(), line = sdk::whole_lines(n * sizeof(float));
@@ -114,7 +115,7 @@ class Sketch : public sdk::SummedCompressor<Sketch> {
                             sdk::select_scratch(call, 2 * line), on().path);
   }
 
-  // Checked: a saved state brings whatever its file says.
+  // The indices are checked, because a saved state contains any data that its file contains.
   static std::span<const uint32_t> chosen_of(const sdk::Item& item) {
     const std::span<const uint32_t> chosen = item.state<uint32_t>(0);
     const uint64_t in_range = kernels::indices_in_range(chosen.data(), chosen.size(), item.numel());
@@ -125,7 +126,8 @@ class Sketch : public sdk::SummedCompressor<Sketch> {
                                ": the state that was loaded is damaged"));
   }
 
-  // All are read before any is taken out: after a first step without a sum the list is all zeros.
+  // All values are read before any is subtracted: after a first step without a sum the list is all
+  // zeros.
   static void encode_chosen(const sdk::Item& item, std::span<float> values) {
     const std::span<const uint32_t> chosen = chosen_of(item);
     const std::span<float> work = item.work();

@@ -60,9 +60,10 @@ struct Method {
   }
 };
 
-// What all ranks apply of one gradient, and what they keep: of one for which the sketch and the
-// values are as many numbers as it has, everything; else the values of the entries that the summed
-// sketch finds largest. `works` holds what each rank has, and afterwards what it keeps.
+// The values of one gradient that all ranks apply. If the sketch and the values have as many
+// numbers as the gradient, everything is applied; otherwise the values of the entries that the
+// summed sketch finds largest. `works` holds the values of each rank, and afterwards the values
+// that it keeps.
 std::vector<float> mean_of(std::vector<std::vector<float>>& works, double density, uint64_t seed,
                            uint64_t item, uint64_t step) {
   const uint64_t n = works[0].size(), k = n == 0 ? 0 : kept_of(n, density);
@@ -93,7 +94,7 @@ void expect_equals_oracle(double density, const std::vector<uint64_t>& numels, u
       const std::string where = distribution.name + ", step " + std::to_string(step) + ", " +
                                 std::to_string(numels[i]) + " entries";
       ASSERT_EQ(mean[i], mean_of(works[i], density, 5, i, step)) << where;
-      // What goes whole keeps nothing, and the rig knows no residual of it.
+      // A gradient that is sent whole keeps nothing, and the rig has no residual for it.
       if (rig.need(i).rounds.size() < 2) continue;
       for (uint32_t r = 0; r < ranks; ++r) ASSERT_EQ(rig.work(r, i), works[i][r]) << where;
     }
@@ -133,8 +134,8 @@ TEST(Sketch, NothingIsLostOver100StepsOfEveryKind) {
     }
 }
 
-// A light entry looks heavy where it shares its column with heavy ones of equal sign in 5 of 9
-// rows: of 20 000 entries with 20 in 1000 columns, one in 3000 steps.
+// A light entry looks heavy if in 5 of 9 rows it shares its column with heavy entries of equal
+// sign: with 20 000 entries, 20 heavy entries and 1000 columns this happens once in 3000 steps.
 TEST(Sketch, HeavyEntriesOfTheSumAreFound) {
   const uint64_t n = 20000, k = 20;
   CompressorRig rig({.ranks = 2}, {{static_cast<int64_t>(n)}}, sketch(),
@@ -177,7 +178,7 @@ TEST(Sketch, WhatARankSentItselfChoosesNothing) {
   EXPECT_NE(rig.compressor_state(0, 0, "chosen"), nothing);
 }
 
-// The list of chosen entries is saved, and what is loaded may have been made up.
+// The list of chosen entries is saved, and a loaded list may be false.
 TEST(Sketch, IndicesBeyondTheGradientInALoadedStateAreAnError) {
   CompressorRig rig({.ranks = 1, .keep = true}, {{1000}}, sketch());
   ASSERT_EQ(rig.need(0).rounds.size(), 2u);
@@ -221,9 +222,9 @@ TEST(Sketch, AnEvenNumberOfRowsHasNoMiddle) {
 }
 
 TEST(Sketch, LeavesInTheMeanAtMostAShareThatIsInProportionToItsEntries) {
-  // Values are exact, so nothing grows. Which entries are chosen is chance where many share a
-  // column, and k at random take k / n in the mean: the paper's claim, up to a constant. Half of it
-  // leaves room for the chance of 60 draws.
+  // Values are exact, so nothing grows. If many entries share a column, the chosen entries are
+  // random, and k random entries take k / n in the mean: the paper's claim, up to a constant. Half
+  // of it leaves room for the chance of 60 draws.
   expect_contraction({.plugin = sketch(),
                       .options = {{"density", 0.01}, {"rows", 3}, {"columns_per_entry", 10}},
                       .shapes = {{10, 20}, {1000}, {50}},

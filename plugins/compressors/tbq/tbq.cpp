@@ -1,5 +1,5 @@
-// Threshold binary quantisation: an element whose magnitude reaches the threshold sends plus or
-// minus the threshold, all others nothing; a memory keeps the rest.
+// Threshold binary quantisation: an element whose magnitude reaches the threshold is sent as plus
+// or minus the threshold, every other element as nothing; a memory keeps the rest.
 // Source: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing",
 // Interspeech 2015; as in Bai et al., "Gradient Compression Supercharged High-Performance Data
 // Parallel DNN Training" (HiPress), SOSP 2021. See README.md for where this differs and why.
@@ -24,7 +24,7 @@ void encode_codes(const float* x, uint64_t count, float threshold, uint8_t* code
   });
 }
 
-// x[i] += what codes[i] stands for
+// x[i] += the value of codes[i]
 void add_codes(const uint8_t* codes, uint64_t count, float threshold, float* x,
                kernels::CodePath path) {
   kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
@@ -32,8 +32,8 @@ void add_codes(const uint8_t* codes, uint64_t count, float threshold, float* x,
   });
 }
 
-// The threshold travels, in the units of work: with loss scaling and no memory those are not the
-// units of the option.
+// The payload contains the threshold in the units of work: with loss scaling and no memory these
+// are not the units of the option.
 class Tbq : public sdk::QuantisingCompressor<Tbq> {
  public:
   static inline const sdk::OptionList options{
@@ -66,7 +66,7 @@ class Tbq : public sdk::QuantisingCompressor<Tbq> {
     if (!(std::isfinite(threshold) && threshold > 0))
       throw payload.error("has threshold ", threshold, ", expected a finite one above 0");
   }
-  // Two bits have one code too many.
+  // Checks the words, because two bits have one code too many.
   void check_words(const sdk::PayloadReader& payload, std::span<const uint64_t> words,
                    uint64_t numel) const {
     constexpr uint64_t kLowBits = 0x5555555555555555u;

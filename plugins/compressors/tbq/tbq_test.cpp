@@ -1,4 +1,4 @@
-// Threshold binary quantisation against plain loops, and payloads that no rank of ours would send.
+// Threshold binary quantisation against plain loops, and payloads that no Penstock rank would send.
 #include <support/coded.hpp>
 #include <support/conservation.hpp>
 
@@ -53,7 +53,8 @@ TEST(Tbq, TheThresholdItselfIsSentAndTheTailToo) {
   EXPECT_EQ(rig.work(0, 0), (std::vector<float>{0, 0, 0.4999f, 0, 2.5f, -2.5f, -0.6f + 0.5f}));
 }
 
-// Without a memory work is the scaled gradient: the same elements must pass, and the same be sent.
+// If there is no memory, work is the scaled gradient: the elements that pass and the sent values
+// must not change.
 TEST(Tbq, LossScalingDoesNotMoveTheThreshold) {
   const std::vector<float> x{0.6f, 0.4f, -1, 0};
   for (const bool kept : {false, true}) {
@@ -97,7 +98,7 @@ TEST(Tbq, PayloadsThatCannotBeAreRefusedByRankAndGradient) {
   refused([](OwnedPayload& p) { entry<float>(p, 1, 0) = NAN; }, "threshold");
   refused([](OwnedPayload& p) { entry<float>(p, 1, 0) = INFINITY; }, "threshold");
   refused([](OwnedPayload& p) { entry<float>(p, 1, 0) = 0; }, "threshold 0");
-  // What lies behind the last element is nobody's business.
+  // The bits behind the last element have no meaning.
   const PayloadPointer payload = encode_once(rig, x);
   entry<uint64_t>(*payload, 0, 3) |= uint64_t{3} << 8;
   EXPECT_TRUE(decode_once(rig, *payload).ok());

@@ -1,5 +1,5 @@
-// TernGrad: each element is sent as -1, 0 or 1 times one scale, by chance, so that the expectation
-// is the element; before that it is clipped.
+// TernGrad: each element is sent as -1, 0 or 1 times one scale, at random, so that the expectation
+// is the element; before that the element is clipped.
 // Source: Wen, Xu, Yan, Wu, Wang, Chen, Li, "TernGrad: Ternary Gradients to Reduce Communication in
 // Distributed Deep Learning", NeurIPS 2017. See README.md for where this differs and why.
 #include <kernels/execution.hpp>
@@ -43,7 +43,8 @@ class TernGrad {
     traits.device_types = device::kWhereKernelsAre;
   }
 
-  // Scales differ between ranks, so payloads are gathered and added here. One item, one scale.
+  // Scales differ between ranks, so payloads are gathered and summed by `decode`. Each item has one
+  // scale.
   void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
     const uint64_t words = kernels::sign_words(item.numel());
     need.round(PENSTOCK_COMBINE_GATHER)
@@ -96,12 +97,12 @@ class TernGrad {
   }
 
  private:
-  static constexpr double kLeastClip = 1e-3;  // below, next to nothing would be left
+  static constexpr double kLeastClip = 1e-3;  // below this, almost nothing would remain
   enum Section : uint64_t { kNegative = 0, kNonzero = 1, kScale = 2 };
 
-  // The largest magnitude after clipping. The deviation is that from zero, the mean of a gradient
-  // for which clipping was made: about their own mean equal elements would have none, and all of
-  // them would be clipped away.
+  // The largest magnitude after clipping. The deviation is the deviation from zero, which is the
+  // mean of the gradients for which clipping was made. Equal elements have no deviation from their
+  // own mean, so they would all be clipped to zero.
   float scale_of(std::span<const float> work) const {
     const kernels::Moments moments = kernels::moments(work.data(), work.size(), on_.path);
     if (clip_ == 0 || moments.largest == 0) return moments.largest;

@@ -1,4 +1,4 @@
-// TernGrad against its definition, its expectation, and payloads that no rank of ours would send.
+// TernGrad against its definition, its expectation, and payloads that no Penstock rank would send.
 #include <cfloat>
 #include <support/quantised.hpp>
 

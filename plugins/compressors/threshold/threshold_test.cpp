@@ -1,4 +1,5 @@
-// A fixed threshold against plain loops: which entries go, what waits, and the units it is in.
+// A fixed threshold against plain loops: the entries that are sent, the entries that wait, and the
+// unit of the threshold.
 #include <support/contraction.hpp>
 #include <support/steered_oracle.hpp>
 
@@ -12,7 +13,7 @@ LoadedPlugin residual() {
   return load_plugin("memory", "residual");
 }
 
-// All that reach the threshold; of more than the capacity, the largest.
+// Selects all entries that reach the threshold; if these are more than the capacity, the largest.
 SentOracle above(float threshold, double capacity, const std::string& value_type = "fp32") {
   return [=](const std::vector<float>& x, const Sender&) {
     return only_as(value_type, x,

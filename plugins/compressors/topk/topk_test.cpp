@@ -24,8 +24,8 @@ SentOracle largest_of(double density, const std::string& value_type = "fp32") {
   };
 }
 
-// x = e + g; of all gradients together as many go as of each by itself; e = the rest. One step on
-// all ranks; returns the mean.
+// x = e + g. All gradients together send the number of entries that they would send separately; e =
+// the rest. One step on all ranks; returns the mean.
 Tensors step_across_bucket(RankTensors& kept, const RankTensors& gradients, double density) {
   Tensors total;
   for (const auto& of_item : kept[0]) total.emplace_back(of_item.size());

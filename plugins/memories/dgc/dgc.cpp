@@ -1,5 +1,5 @@
 // The memory of Deep Gradient Compression: momentum before selection, masked where entries were
-// sent, and clipping of the local gradient. Gradients that are sent whole get their momentum after
+// sent, and clipping of the local gradient. A gradient that is sent whole gets its momentum after
 // averaging. Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018.
 #include <kernels/fold.hpp>
 #include <kernels/norm.hpp>
@@ -65,7 +65,7 @@ class Dgc {
     need.n_scalars = global() ? 1 : 0;
     if (momentum_ > 0) need.flags = PENSTOCK_MEMORY_OWNS_MOMENTUM;
     if ((compressor.flags & PENSTOCK_NEED_LOSSLESS) != 0) {
-      // The mean is the same on all ranks, and so is its momentum.
+      // The mean is equal on all ranks, and so is its momentum.
       need.states.add("momentum", item.rows(), item.cols(), PENSTOCK_STATE_REPLICATED);
       return;
     }
@@ -74,14 +74,16 @@ class Dgc {
     need.work_state = need.states.add("velocity", item.rows(), item.cols(), PENSTOCK_STATE_MASS);
     need.work_is = PENSTOCK_WORK_IS_STATE;
     need.beta = momentum_;
-    if (clipping_ == Clipping::kNone)  // with clipping compensate is no published form
+    if (clipping_ == Clipping::kNone)  // with clipping, compensate has no published form
       need.form = nesterov_ ? PENSTOCK_FORM_NESTEROV : PENSTOCK_FORM_HEAVY_BALL;
-    if (by_norm())  // of the item, on a device; the same everywhere, so that ranks may differ
+    // squares of the item on a device; all ranks declare them, because ranks may differ in devices
+    if (by_norm())
       need.states.add("squares", 1, sdk::device::square_norm_room(item.numel()),
                       PENSTOCK_STATE_SOFT, PENSTOCK_FLOAT64);
   }
 
-  // The square of the local norm; of gradients that are sent whole only the mean is clipped.
+  // Measures the square of the local norm. For gradients that are sent whole it is 0, because only
+  // their mean is clipped.
   void measure(const sdk::Call& call, const sdk::Item& item, std::span<float> scalars) {
     if (scalars.empty()) return;
     if constexpr (sdk::device::kHasKernels)
@@ -111,7 +113,8 @@ class Dgc {
     kernels::compensate_clipped(fold, clip_for(norm), v.size(), path_);
   }
 
-  // Momentum factor masking: what has been sent shall not go on in an old direction.
+  // Momentum factor masking: clears the momentum of sent entries, so that it does not continue in
+  // an old direction.
   void record(const sdk::Call& call, const sdk::Item& item, const sdk::PayloadReader& taken) {
     if (!masking_ || item.lossless()) return;
     const std::span<float> u = item.state(kMomentum);
@@ -125,7 +128,8 @@ class Dgc {
       throw taken.error("has index ", indices[in_range], ", expected one below ", u.size());
   }
 
-  // Before anything is masked: the velocity is all that sending has changed.
+  // Adds the payload to the velocity. It is called before masking, so sending has changed only the
+  // velocity.
   void give_back(const sdk::Call& call, const sdk::Item& item, const sdk::PayloadReader& payload) {
     if (item.lossless()) return;
     if constexpr (sdk::device::kHasKernels)
@@ -133,8 +137,8 @@ class Dgc {
     sdk::add_payload(payload, item.work());
   }
 
-  // Gradients that were sent whole: clipping and momentum on the mean, which still has the loss
-  // scale.
+  // Clips the mean of a gradient that was sent whole, and applies momentum to it. The mean still
+  // has the loss scale.
   void finish(const sdk::Call& call, const sdk::Item& item) {
     if (!item.lossless()) return;
     const std::span<float> out = item.out();
@@ -150,7 +154,7 @@ class Dgc {
     }
   }
 
-  // Only the velocity is gradient that was never applied; momentum ends here.
+  // Only the velocity contains gradients that were never applied; the momentum ends here.
   void drain(const sdk::Call& call, const sdk::Item& item) {
     const std::span<float> u = item.state(kMomentum);
     if constexpr (sdk::device::kHasKernels)
@@ -165,9 +169,10 @@ class Dgc {
 
  private:
   static constexpr uint64_t kMomentum = 0;  // the first of both lists of states
-  static constexpr uint64_t kVelocity = 1;  // of compressed ones
+  static constexpr uint64_t kVelocity = 1;  // of compressed gradients
 
-  // ---- on a device: what is compressed, for what is sent whole is not worked on there ----
+  // ---- on a device: only compressed gradients. A gradient that is sent whole has momentum that is
+  // equal on all ranks, so it is not device-resident. ----
 
   void compensate_on_device(const sdk::Call& call, const sdk::Item& item, const kernels::Fold& fold,
                             std::span<const float> summed) const {
@@ -192,7 +197,7 @@ class Dgc {
 
   bool by_norm() const { return clipping_ == Clipping::kNorm || global(); }
 
-  // The root mean square over ranks; 0 for clipping that asks for none.
+  // The root mean square over ranks; 0 for clipping that needs no global norm.
   double global_norm(const sdk::Call& call, std::span<const float> summed) const {
     return global() ? std::sqrt(double{summed[0]} / call.step->world) : 0;
   }

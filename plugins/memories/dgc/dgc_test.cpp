@@ -78,7 +78,7 @@ struct Oracle {
       if (nesterov) velocity = velocity + g[e];
     }
   }
-  // The k largest of v go.
+  // The k largest entries of v are sent.
   Tensors step(const RankTensors& gradients, const Setting& setting, double density) {
     Tensors total;
     for (uint64_t i = 0; i < v[0].size(); ++i) {
@@ -157,7 +157,7 @@ TEST(DgcMemory, DensityOneWithoutMaskingIsMomentumAfterAveraging) {
       const RankTensors gradients = draw_gradients(heavy_tailed, 3, kNumels, step);
       const Tensors one = sparse.step(gradients);
       const Tensors other = dense.step(gradients);
-      // The same sums in another order; they have terms up to about 200 and 30 roundings.
+      // Equal sums in another order; they have terms up to about 200 and 30 roundings.
       for (uint64_t e = 0; e < kNumels[0]; ++e) ASSERT_NEAR(one[0][e], other[0][e], 1e-3);
     }
   }
@@ -243,7 +243,7 @@ TEST(DgcMemory, AVoidStepMasksNothing) {
         }
       };
       for (uint64_t step = 0; step < 3; ++step) in_vain(step, {.void_rank = 1});
-      // What a step has masked for good does not come back with a later one that is void.
+      // Momentum that a step has masked for good does not come back with a later void step.
       rig.step(draw_gradients(heavy_tailed, 2, kNumels, 3));
       for (uint64_t i = 0; i < kNumels.size(); ++i) {
         oracle.u[0][i] = rig.memory_state(0, i, "momentum");

@@ -1,5 +1,5 @@
-// DIANA: every rank learns a shift, and the difference of its gradient from it is what is
-// compressed and sent; what an unbiased compressor adds as noise then shrinks with the difference.
+// DIANA: every rank learns a shift, and compresses and sends the difference between its gradient
+// and the shift. The noise of an unbiased compressor then shrinks with the difference.
 // Source: Mishchenko, Gorbunov, Takac, Richtarik, "Distributed Learning with Compressed Gradient
 // Differences", 2019.
 #include <methods/payload.hpp>
@@ -23,7 +23,8 @@ class Diana {
 
   enum : uint64_t { kShift, kMean };  // numbers of the states
 
-  // The second is the mean of the ranks' shifts, so neither may be lost without the other.
+  // The second state is the mean of the ranks' shifts, so neither state may be lost without the
+  // other.
   void plan(const sdk::Item& item, const penstock_compressor_need&, sdk::MemoryNeed& need) {
     const auto add = [&](const char* name, uint32_t state_class) {
       need.states.add(name, item.rows(), item.cols(), state_class, PENSTOCK_FLOAT32,

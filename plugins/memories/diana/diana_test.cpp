@@ -25,7 +25,7 @@ double mean_of(const CompressorRig& rig, uint64_t i, uint64_t e, const char* sta
   return mean;
 }
 
-// What each compressor sent is what the rig decodes of it; the recurrence is in double here.
+// The rig decodes the payloads that each compressor sent; the recurrence is computed in double.
 TEST(Diana, ItIsThePublishedRecurrence) {
   const double alpha = 0.125;
   for (const char* name : {"qsgd", "randomk", "fp16", "none"})
@@ -51,7 +51,7 @@ TEST(Diana, ItIsThePublishedRecurrence) {
             for (uint32_t r = 0; r < ranks; ++r) {
               const double sent = rig.sent(r, i)[e];
               double& h = shift[r * kNumels.size() + i][e];
-              // What was compressed is the gradient less the shift.
+              // The compressed value is the gradient minus the shift.
               ASSERT_NEAR(rig.work(r, i)[e], gradients[r][i][e] - h, 1e-4 * (std::abs(h) + 10));
               h += alpha * sent;
               arrived += sent / ranks;
@@ -66,8 +66,8 @@ TEST(Diana, ItIsThePublishedRecurrence) {
     }
 }
 
-// Where gradients stay the same the shifts become the gradients, and no noise is left: random-k of
-// a quarter alone has a variance of three times the square of each entry, for ever.
+// If gradients stay constant, the shifts become the gradients and no noise is left; random-k of a
+// quarter alone has a variance of three times the square of each entry, for ever.
 TEST(Diana, TheNoiseOfTheCompressorFades) {
   CompressorRig rig({.ranks = 2}, {{8}}, compressor("randomk"), {{"density", 0.25}}, diana(),
                     {{"alpha", 0.25}});

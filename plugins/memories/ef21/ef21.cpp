@@ -1,5 +1,5 @@
-// EF21, and EF21-SGDM: every rank and the world keep an estimate of its gradient, and only the
-// difference from it is compressed and sent.
+// EF21 and EF21-SGDM: every rank keeps an estimate of its gradient, all ranks keep the mean of the
+// estimates, and only the difference from the rank's estimate is compressed and sent.
 // Source: Richtarik, Sokolov, Fatkhullin, "EF21: A New, Simpler, Theoretically Better, and
 // Practically Faster Error Feedback", NeurIPS 2021; Fatkhullin, Tyurin, Richtarik, "Momentum
 // Provably Improves Error Feedback!", NeurIPS 2023.
@@ -19,7 +19,7 @@ class Ef21 {
 
   explicit Ef21(const sdk::Options& values) : zeta_(static_cast<float>(values.real("zeta"))) {}
 
-  // Numbers of the states; the last is there with SGDM only.
+  // Numbers of the states; the last state exists with SGDM only.
   enum : uint64_t { kShift, kEstimate, kAverage };
 
   // The estimate is the mean of the ranks' shifts, so neither may be lost without the other.

@@ -1,5 +1,5 @@
-// EF21 and its momentum form against their recurrences in plain loops: what the optimizer gets is
-// the mean of the ranks' shifts, and a shift is all that its rank has sent.
+// EF21 and its momentum form against their recurrences in plain loops: the optimizer gets the mean
+// of the ranks' shifts, and a shift is the sum of all values that its rank has sent.
 #include <support/sparse_oracle.hpp>
 #include <testing/checks.hpp>
 #include <testing/gtest.hpp>
@@ -64,7 +64,7 @@ TEST(Ef21, WithTopKItIsThePublishedRecurrenceToTheBit) {
     }
 }
 
-// Mean of the ranks' shifts, which the result must be but for the rounding of a few hundred sums.
+// The result must be the mean of the ranks' shifts, except for the rounding of a few hundred sums.
 void expect_mean_of_shifts(const CompressorRig& rig, const Tensors& result) {
   for (uint64_t i = 0; i < rig.n_items(); ++i)
     for (uint64_t e = 0; e < rig.numel(i); ++e) {
@@ -96,7 +96,7 @@ TEST(Ef21, WhateverTheCompressorTheShiftIsWhatWasSentAndTheResultTheirMean) {
   }
 }
 
-// Random-k must not multiply here what it sends: the rest follows.
+// Random-k must not multiply the sent values here, because the rest follows.
 TEST(Ef21, GradientsThatStayTheSameAreLearntWhole) {
   for (const char* name : {"topk", "randomk"}) {
     SCOPED_TRACE(name);

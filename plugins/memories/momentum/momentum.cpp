@@ -1,5 +1,5 @@
-// Momentum before compression: what is sent is a running average of the local gradients. With the
-// compressor signsgd that is Signum.
+// Momentum before compression: a running average of the local gradients is compressed and sent.
+// With the compressor signsgd this is Signum.
 // Source: Bernstein, Wang, Azizzadenesheli, Anandkumar, "signSGD: Compressed Optimisation for
 // Non-Convex Problems", ICML 2018, algorithm 2.
 #include <kernels/cuda/average.hpp>
@@ -33,8 +33,9 @@ class Momentum {
     traits.device_types = sdk::device::kWhereKernelsAre;
   }
 
-  // Work is a copy: sending does not use the average up, so encode may not take anything out of it.
-  // The average is no mass that is owed to anybody, hence a soft state: saved, never summed.
+  // Work is a copy of the average: sending does not use up the average, so encode must not subtract
+  // anything from it. The average is no mass that must be delivered, so it is a soft state: saved,
+  // never summed.
   void plan(const sdk::Item& item, const penstock_compressor_need&, sdk::MemoryNeed& need) {
     need.states.add("momentum", item.rows(), item.cols(), PENSTOCK_STATE_SOFT);
     need.work_is = PENSTOCK_WORK_IS_SCRATCH;
@@ -60,7 +61,7 @@ class Momentum {
       work[i] = average[i] = old_share * average[i] + new_share * (grad[i] * unscale);
   }
 
-  // An average is no debt: nothing of it is owed to the model.
+  // Clears the average. It delivers nothing, because the model misses no part of an average.
   void drain(const sdk::Call& call, const sdk::Item& item) {
     const std::span<float> average = item.state(0);
     if constexpr (sdk::device::kHasKernels)

@@ -1,4 +1,4 @@
-// No memory: what is compressed is the gradient itself, and what is not sent is lost.
+// No memory: the gradient itself is compressed, and values that are not sent are lost.
 #include <methods/device/call.hpp>
 #include <penstock/memory.hpp>
 
@@ -10,7 +10,7 @@ class None {
  public:
   static inline const sdk::OptionList options{};
   explicit None(const sdk::Options&) {}
-  // It looks at nothing, so that may lie anywhere.
+  // The memory reads no data, so the data may lie anywhere.
   void describe(penstock_memory_traits& traits) const {
     traits.device_types = sdk::device::kCpuAndCuda;
   }

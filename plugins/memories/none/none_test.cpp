@@ -1,4 +1,4 @@
-// A memory that keeps nothing: what top-k does not send is gone.
+// A memory that keeps nothing: values that top-k does not send are lost.
 #include <gtest/gtest.h>
 
 #include <testing/gtest.hpp>

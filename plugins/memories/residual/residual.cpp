@@ -1,4 +1,4 @@
-// Error feedback: what was not sent is added to the next gradient.
+// Error feedback: values that were not sent are added to the next gradient.
 // Source: Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014; Karimireddy et al.,
 // "Error Feedback Fixes SignSGD", ICML 2019.
 #include <kernels/fold.hpp>
@@ -34,7 +34,8 @@ class Residual {
     traits.device_types = sdk::device::kWhereKernelsAre;
   }
 
-  // The residual is what is compressed: encode takes out what it sends, and the rest stays.
+  // The compressor works on the residual: encode subtracts the values that it sends, and the rest
+  // stays.
   void plan(const sdk::Item& item, const penstock_compressor_need& compressor,
             sdk::MemoryNeed& need) {
     if ((compressor.flags & PENSTOCK_NEED_LOSSLESS) != 0) return;  // nothing is ever left over

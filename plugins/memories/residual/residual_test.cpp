@@ -43,7 +43,7 @@ TEST(Residual, EqualsTheOracleOver100StepsWithFactorsAndLossScale) {
             }
             for (float& value : expected[i]) value /= static_cast<float>(ranks);
           }
-          // A power of two scales exactly, except what is subnormal.
+          // A power of two scales exactly, except subnormal values.
           const double scale = distribution.name == "subnormal" || step % 2 == 0 ? 1 : 4096;
           ASSERT_EQ(rig.step(gradients, {.grad_scale = scale}), expected)
               << distribution.name << ", step " << step;

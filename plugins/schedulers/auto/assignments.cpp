@@ -68,7 +68,8 @@ planning::Plan plan_of(const penstock_model& model, const Cut& cut, uint32_t pha
   return plan;
 }
 
-// Cuts of a phase. Few are enough to tell assignments apart; the plan itself is the best of many.
+// The cuts of a phase. Few cuts are enough to compare assignments; the plan itself is the best of
+// many cuts.
 std::vector<Cut> cuts_of(const penstock_model& model, uint32_t phase, bool many) {
   if (planning::are_given(model)) return {planning::units(model, phase)};
   const std::vector<uint64_t> gradients = planning::taking_part(model, phase);
@@ -78,7 +79,7 @@ std::vector<Cut> cuts_of(const penstock_model& model, uint32_t phase, bool many)
           Cut{gradients}};
 }
 
-// Fills in plan and forecast.
+// Fills in the plan and the forecast of an assignment.
 void plan_with(const penstock_model& model, Assignment& assignment, bool many) {
   const ChosenModel chosen(model, assignment.choices);
   assignment.plan = {};
@@ -104,7 +105,8 @@ void plan_with(const penstock_model& model, Assignment& assignment, bool many) {
   assignment.plan.period = model.period;
 }
 
-// Planned by few cuts. One that equals another assignment is left out.
+// The assignments found so far, planned with few cuts. An assignment that equals another is not
+// added.
 class Ways {
  public:
   explicit Ways(const penstock_model& model) : model_(model) {}

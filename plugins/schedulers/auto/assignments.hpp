@@ -1,5 +1,5 @@
-// The assignments in which gradients may go out that are worth a trial: what each is given, and the
-// best buckets for that.
+// The assignments that are worth a trial. An assignment chooses one candidate for each gradient,
+// and has the best buckets that were found for this choice.
 #pragma once
 
 #include "chosen_model.hpp"
@@ -13,17 +13,17 @@
 namespace automatic {
 
 struct Assignment {
-  std::string name;  // for people
+  std::string name;  // for messages
   Choices choices;
   penstock::planning::Plan plan;
-  double step_us = 0;  // forecast: backward and what is exposed behind it, mean over phases
+  double step_us = 0;  // forecast: backward and the exposed time after it, mean over phases
 };
 
-// First the assignment in which every gradient that can is given `dense`; then at most `most`
-// others whose forecast is shorter than its, the shortest first. They are found among: all
-// gradients with one compressor, for each that candidates name; each gradient with what is soonest
-// for it alone; and with the best single compressor, gradients up to some size dense. Candidates
-// must be measured.
+// Returns first the assignment in which every gradient that can use `dense` uses it. At most `most`
+// others follow whose forecast is shorter than the forecast of dense, the shortest first. They are
+// found among: one compressor for all gradients, for each compressor that candidates name; for each
+// gradient the candidate that is fastest for it alone; and the best single compressor with
+// gradients up to some size dense. Candidates must be measured.
 std::vector<Assignment> assignments_of(const penstock_model& model, std::string_view dense,
                                        uint64_t most);
 

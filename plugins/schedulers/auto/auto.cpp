@@ -1,7 +1,7 @@
 // Picks compressors and buckets by trial: candidates are measured, the assignments that the model
-// favours are run beside dense, and the one whose steps were shortest stays. Ours; what a scheduler
-// may choose among follows Espresso (Wang et al., EuroSys 2023) and HiPress (Bai et al., SOSP
-// 2021).
+// favours are run besides dense, and the assignment with the shortest steps stays. The method is
+// ours; the choices of the scheduler follow Espresso (Wang et al., EuroSys 2023) and HiPress (Bai
+// et al., SOSP 2021).
 #include <planning/choosing.hpp>
 #include <utility>
 
@@ -60,7 +60,7 @@ class Auto {
       planning::write(plan, sink);
       return;
     }
-    // A plan that was not asked for here is for another model, or for new times.
+    // A plan for which this scheduler did not ask is for another model, or for new times.
     const bool is_another = identity_of(model) != identity_;
     if (is_another) trials_.forget();
     if (!std::exchange(is_asked_, false) || is_another) begin_round(model);
@@ -79,8 +79,8 @@ class Auto {
 
  private:
   enum class Stage {
-    measures,  // candidates that have not run
-    tries,     // assignments, or keeps the one that it settled on
+    measures,  // measures candidates before they have run
+    tries,     // tries assignments, or keeps the assignment that won
     rests      // there is nothing to choose
   };
 
@@ -94,7 +94,8 @@ class Auto {
     trials_.begin(predicted);
   }
 
-  // What a plan must fit, which times are no part of: plans of one round hold for equal ones.
+  // The properties of a model that a plan must fit; times are not among them. All plans of one
+  // round hold for models with an equal identity.
   static std::vector<uint64_t> identity_of(const penstock_model& model) {
     std::vector<uint64_t> identity{model.period, model.route, uint64_t{planning::are_given(model)}};
     for (uint64_t i = 0; i < model.n_gradients; ++i) {
@@ -127,8 +128,9 @@ class Auto {
   uint64_t most_trials_;
   uint64_t profile_steps_;
   Stage stage_ = Stage::measures;
-  bool is_asked_ = false;           // for a plan of the assignment that trials_ now names
-  std::vector<uint64_t> identity_;  // of the model that assignments were made for
+  // whether a plan of the assignment that trials_ now names was asked for
+  bool is_asked_ = false;
+  std::vector<uint64_t> identity_;  // of the model for which assignments were made
   std::vector<automatic::Assignment> assignments_;
   automatic::Trials trials_;
 };

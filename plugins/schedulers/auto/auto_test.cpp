@@ -1,5 +1,5 @@
-// The whole of it against a machine whose true times are known: what is probed, tried and kept, and
-// what is said of it.
+// The whole scheduler against a machine whose true times are known: the probed, tried and kept
+// assignments, and the explanation.
 #include <planning/forecast.hpp>
 #include <support/scheduling.hpp>
 
@@ -46,20 +46,20 @@ void forget_costs(planning::ModelEntries& entries) {
       entry.encode_fixed_us = entry.decode_fixed_us = -1;
 }
 
-// A run: plans on what was measured, steps that take what the true model says.
+// A run: plans are made from measured times, and steps take the times of the true model.
 class Training {
  public:
   explicit Training(const planning::ModelEntries& entries, const OptionSettings& settings = {})
       : scheduler_(make_scheduler(PENSTOCK_PLUGIN_FILE, settings)) {
     plan(entries);
   }
-  // What is measured from now on; plans are made when auto asks for one.
+  // Sets the times that are measured from now on; plans are made when auto asks for one.
   void measure(const planning::ModelEntries& measured) { measured_ = measured; }
   void plan(const planning::ModelEntries& measured) {
     measured_ = measured;
     plan_ = plan_of(scheduler_, planning::OwnedModel(measured));
   }
-  // So many looks of five steps each.
+  // Makes this many observations of five steps each.
   void train(const planning::ModelEntries& truth, int looks) {
     for (int i = 0; i < looks; ++i) {
       const double step_us = step_of(plan_, truth);
@@ -123,7 +123,7 @@ TEST(Auto, RunsEveryCandidateBeforeAnyIsTried) {
   EXPECT_EQ(choices_of(run.in_force()), (std::map<uint32_t, int>{{0, 8}, {2, 8}}));
 }
 
-// What auto answers where nothing else is worth a trial.
+// The answer of auto if no other assignment is worth a trial.
 planning::Plan all_dense() {
   return Training(model_with(1e-6)).in_force();
 }
@@ -157,7 +157,7 @@ TEST(Auto, StaysDenseOnAFastNetworkAndTriesNothing) {
       << run.said();
 }
 
-// The model takes signs for free; in truth they are the slowest.
+// In the model signs cost nothing; in truth they are the slowest.
 TEST(Auto, BelievesMeasuredStepsMoreThanTheModel) {
   const auto believed = model_with(0.001);
   auto truth = believed;
@@ -182,8 +182,8 @@ TEST(Auto, IsNotSlowerThanDenseForLongWhenTheNetworkGetsFaster) {
       << run.said();
 }
 
-// Never behind the two plans that a user would write: each gradient alone and all in one, with any
-// one compressor.
+// Never slower than the two plans that a user would write: each gradient alone, and all in one
+// bucket, with any single compressor.
 TEST(Auto, IsNoSlowerThanAnySingleCompressorWithSimpleBuckets) {
   for (double beta : {1e-6, 1e-4, 1e-3, 1e-2, 0.1}) {
     const auto entries = model_with(beta);

@@ -7,7 +7,8 @@ namespace automatic {
 
 namespace {
 
-// A host of an older version has a shorter struct; what it lacks is zero and stays unnamed.
+// Copies a struct of the host. An older host has a shorter struct; its missing fields are zero and
+// not counted in struct_size.
 template <typename Struct>
 Struct copy_of(const Struct& from) {
   Struct copy{};

@@ -1,4 +1,4 @@
-// A model in which every gradient has been given one of its candidates.
+// A model in which every gradient has only one candidate.
 #pragma once
 
 #include <penstock/scheduler.h>
@@ -10,8 +10,9 @@ namespace automatic {
 
 using Choices = std::vector<uint32_t>;  // by gradient: index into its candidates
 
-// Looks like `model`, but the chosen candidate of each gradient is its only one, so that all that
-// plans with configured candidates plans with the chosen ones. `model` must outlive it.
+// A copy of `model` in which the chosen candidate of each gradient is its only candidate, so that
+// code that plans with configured candidates plans with the chosen candidates. `model` must outlive
+// the copy.
 class ChosenModel {
  public:
   ChosenModel(const penstock_model& model, const Choices& choices);

@@ -1,5 +1,6 @@
-// Which of several assignments is in force: each is tried for a while, the one whose steps were
-// shortest stays, and is compared again from time to time, ever more seldom.
+// Decides which of several assignments is in force. Each assignment is tried for a while, and the
+// assignment with the shortest steps stays. It is compared again from time to time, ever more
+// seldom.
 #pragma once
 
 #include <penstock/scheduler.h>
@@ -17,37 +18,41 @@
 namespace automatic {
 
 enum class Next {
-  keep,        // the plan in force
-  plan,        // the assignment that assignment() now names
-  begin_again  // all assignments, from times as they are now measured
+  keep,        // keep the plan in force
+  plan,        // plan the assignment that assignment() now names
+  begin_again  // make new assignments from new times
 };
 
-// A way, and what the model takes a step with it for.
+// An assignment, and the time that the model predicts for a step with it.
 struct Predicted {
   std::string name;
   double step_us;
 };
 
-// Assignment 0 is dense; the others come as they are predicted, the shortest first. A look is the
-// mean step over some steps; the first under a new plan is not counted, for buffers are made in it,
-// unless the assignment is hopeless: kHopeless times as long as another. Such an assignment is not
-// tried again before a look at it would cost little beside what has passed since, or the assignment
-// in force has become shorter, as it does on a faster network. All functions are [plan]. Not
-// thread-safe.
+// Tries assignments. Assignment 0 is dense; the others must come in the order of their predicted
+// times, the shortest first. An observation is the mean time of some steps. The first observation
+// under a new plan is not counted, because buffers are made in it, unless the assignment is
+// hopeless: its step is kHopeless times as long as the shortest. A hopeless assignment is left out
+// until it is no longer predicted or measured to be hopeless, until an observation of it costs
+// little compared with the time since its last trial, or until the assignment in force becomes
+// shorter, as on a faster network. All functions are [plan]. Not thread-safe.
 class Trials {
  public:
-  static constexpr uint64_t kObservations = 2;      // that count, for each assignment
-  static constexpr uint64_t kSlowObservations = 3;  // in a row, before what is in force is doubted
-  static constexpr double kShorter = 0.8;  // of what was measured: the network is another one
-  static constexpr double kHopeless = 4;   // times the shortest: more than making buffers costs
-  static constexpr double kLittle = 0.05;  // of the time since, for a look at a hopeless way
-  static constexpr uint64_t kFirstPatience = 16, kMostPatience = 4096;  // looks
+  static constexpr uint64_t kObservations = 2;  // counted observations of each assignment
+  // in a row, before the assignment in force is doubted
+  static constexpr uint64_t kSlowObservations = 3;
+  // share of the measured time; shorter steps mean another network
+  static constexpr double kShorter = 0.8;
+  static constexpr double kHopeless = 4;  // times the shortest step; making buffers costs less
+  // share of the time since the last trial of a hopeless assignment
+  static constexpr double kLittle = 0.05;
+  static constexpr uint64_t kFirstPatience = 16, kMostPatience = 4096;  // observations
 
-  // `slack`: the share of a step by which an assignment may be slower than dense was, before it is
-  // doubted.
+  // `slack`: an assignment is doubted if it is slower than dense was by more than this share of a
+  // step.
   explicit Trials(double slack) : slack_(slack) {}
 
-  // A new round over these assignments, one at least.
+  // Begins a new round over these assignments, at least one.
   void begin(const std::vector<Predicted>& assignments) {
     const bool is_first_round = settled_.empty();
     names_.clear();
@@ -55,13 +60,15 @@ class Trials {
     measured_us_.assign(names_.size(), -1);
     is_settled_ = false;
     list_to_try(assignments);
-    // What is predicted to be shortest tells whether dense is hopeless; later that is known, and
-    // dense comes first, for it may be what a round was begun for.
+    // In the first round dense is tried last, because the time of another assignment shows whether
+    // dense is hopeless. Later dense comes first, because the round may have begun because of
+    // dense.
     if (is_first_round) std::rotate(to_try_.begin(), to_try_.end() - 1, to_try_.end());
     try_next();
   }
 
-  // Ways of a model to come are others, whatever their names.
+  // Forgets all measurements, because the assignments of another model are different even if their
+  // names are equal.
   void forget() {
     tried_.clear();
     settled_.clear();
@@ -70,10 +77,10 @@ class Trials {
 
   size_t assignment() const { return way_; }
   bool is_settled() const { return is_settled_; }
-  // Negative where it was not tried.
+  // The measured time of a step; negative if it is unknown.
   double measured_us(size_t assignment) const { return measured_us_[assignment]; }
 
-  // A look at steps of `step_us`. What is no time is no look.
+  // Takes the observation that steps took `step_us`. Values that are no positive time are ignored.
   Next observe(double step_us) {
     if (!std::isfinite(step_us) || step_us <= 0) return Next::keep;
     for (auto& [name, tried] : tried_) tried.since_us += step_us;
@@ -87,10 +94,10 @@ class Trials {
  private:
   struct Tried {
     double measured_us = 0;
-    double since_us = 0;  // what has passed
+    double since_us = 0;  // the time of all steps since the trial
   };
 
-  // All but hopeless ones, dense last in the list and so the first to be tried.
+  // Lists all assignments that are not hopeless. Dense is last in the list, so it is tried first.
   void list_to_try(const std::vector<Predicted>& assignments) {
     double shortest = assignments.front().step_us;
     for (const Predicted& assignment : assignments)
@@ -104,14 +111,15 @@ class Trials {
         to_try_.push_back(assignment);
     if (to_try_.empty()) to_try_.push_back(0);
   }
-  // As it was measured last, beside what is in force.
+  // Whether the last measured time of an assignment is hopeless compared with the assignment in
+  // force.
   bool is_hopeless(const std::string& name) const {
     const auto tried = tried_.find(name);
     if (tried == tried_.end() || last_us_ <= 0) return false;
     return tried->second.measured_us > kHopeless * last_us_ &&
            tried->second.measured_us > kLittle * tried->second.since_us;
   }
-  // Of those that were measured in this round.
+  // The shortest time that is known in this round.
   double shortest_us() const {
     double shortest = std::numeric_limits<double>::infinity();
     for (const double measured : measured_us_)
@@ -136,7 +144,7 @@ class Trials {
     return take(sum_us_ / static_cast<double>(kObservations));
   }
 
-  // As what the assignment on trial was measured to take; on to the next one.
+  // Takes the measured time of the assignment on trial, and goes on to the next assignment.
   Next take(double measured_us) {
     measured_us_[way_] = measured_us;
     tried_[names_[way_]] = {measured_us, 0};
@@ -145,7 +153,8 @@ class Trials {
     return Next::plan;
   }
 
-  // Among equals the first, so that dense need not be beaten by nothing.
+  // Chooses the assignment with the shortest time; among equal times the first, so that dense must
+  // really be beaten.
   Next settle() {
     const auto least = std::min_element(measured_us_.begin(), measured_us_.end());
     const auto best = static_cast<size_t>(least - measured_us_.begin());
@@ -170,15 +179,16 @@ class Trials {
   double slack_;
   std::vector<std::string> names_;
   std::vector<double> measured_us_;
-  std::vector<size_t> to_try_;          // in this round, the next one last
+  // assignments to try in this round; the next is the last element
+  std::vector<size_t> to_try_;
   std::map<std::string, Tried> tried_;  // by name, in all rounds
   size_t way_ = 0;
   bool is_settled_ = false;
-  bool is_first_ = true;  // of the plan in force
+  bool is_first_ = true;  // the next observation is the first under the plan in force
   uint64_t n_observations_ = 0, n_slow_ = 0, n_shorter_ = 0;
   double sum_us_ = 0;
-  double last_us_ = 0;   // a step of the assignment that stayed
-  std::string settled_;  // the assignment on which the round before settled
+  double last_us_ = 0;   // the last observed step of the assignment that stayed
+  std::string settled_;  // the assignment that stayed after the last round
   uint64_t patience_ = kFirstPatience;
 };
 

@@ -1,5 +1,5 @@
-// Trials of assignments whose true step times are known: what is tried, what stays, and when all is
-// compared again.
+// Trials of assignments whose true step times are known: the assignments that are tried, the
+// assignment that stays, and when all are compared again.
 #include "trials.hpp"
 
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 namespace automatic::trials_test {
 namespace {
 
-// A network in which assignment w takes times[w]; `looks` looks at it. Returns the assignments that
-// were in force, each look's.
+// A network in which assignment w takes times[w], with `looks` observations. Returns the assignment
+// that was in force at each observation.
 std::vector<size_t> watch(Trials& trials, const std::vector<Predicted>& predicted,
                           const std::vector<double>& times, int looks, double noise = 0,
                           uint32_t seed = 1) {
@@ -68,8 +68,8 @@ TEST(Trials, GoBackToDenseSoonAfterTheNetworkHasChanged) {
   Trials trials = begun();
   watch(trials, kAssignments, {100, 60, 80}, 10);
   ASSERT_EQ(trials.assignment(), 1u);
-  // Three slow looks, three looks at each assignment, and dense is in force; the next round is not
-  // due yet.
+  // After three slow observations and three observations of each assignment, dense is in force; the
+  // next round is not due yet.
   const std::vector<size_t> assignments = watch(trials, kAssignments, {50, 130, 140}, 25);
   size_t slow = 0;
   for (size_t assignment : assignments) slow += assignment != 0 ? 1 : 0;
@@ -151,7 +151,7 @@ TEST(Trials, LookAtAllWaysSoonAfterTheNetworkHasBecomeFaster) {
   Trials trials = begun();
   watch(trials, kAssignments, {1000, 60, 80}, 10);
   ASSERT_EQ(trials.assignment(), 1u);
-  // A look not counted, three shorter ones, three at each assignment.
+  // One observation that is not counted, three shorter observations, three of each assignment.
   watch(trials, kAssignments, {20, 40, 60},
         1 + Trials::kSlowObservations + 3 * (1 + Trials::kObservations));
   EXPECT_EQ(trials.assignment(), 0u);
@@ -168,7 +168,7 @@ TEST(Trials, LookAgainAtWhatIsPredictedToHaveBecomeShort) {
 
 TEST(Trials, DoNotTakeTheMakingOfBuffersForHopeless) {
   Trials trials = begun();
-  watch(trials, kAssignments, {200, 100, 120}, 7);  // the first look at dense is under way
+  watch(trials, kAssignments, {200, 100, 120}, 7);  // the first observation of dense is in progress
   ASSERT_EQ(trials.assignment(), 0u);
   trials.begin(kAssignments);
   for (double step : {100.0, 100.0, 100.0, 390.0, 50.0, 50.0}) trials.observe(step);

@@ -20,7 +20,8 @@ std::string_view module_of(std::string_view name) {
 
 using Gradients = std::vector<uint64_t>;
 
-// Neighbours in forward order that belong to one module: the next forward needs them together.
+// Joins neighbours in forward order that belong to one module, because the next forward needs them
+// together.
 std::vector<Gradients> modules(const penstock_model& model, const Gradients& forward) {
   std::vector<Gradients> result;
   std::string_view last;
@@ -84,7 +85,7 @@ class Dear : public planning::Scheduler<Dear> {
     planning::add_split_messages(sink, phase, n_groups);
   }
 
-  // Given buckets leave nothing to tune.
+  // If the buckets are given, there is nothing to tune.
   void end_plan(const penstock_model& model, const planning::Plan&) {
     tunes_ = tuner_ && !planning::are_given(model);
     if (tunes_) tuner_->plan_made();
@@ -97,7 +98,7 @@ class Dear : public planning::Scheduler<Dear> {
   }
 
  private:
-  // Groups of modules in forward order, greedily up to the threshold.
+  // Groups modules in forward order, greedily up to the threshold.
   std::vector<Gradients> groups(const penstock_model& model, uint32_t phase) const {
     std::vector<bool> present(model.n_gradients, false);
     for (uint64_t gradient : planning::taking_part(model, phase)) present[gradient] = true;
@@ -121,7 +122,8 @@ class Dear : public planning::Scheduler<Dear> {
     return result;
   }
 
-  // The group whose last gradient backward reaches first comes first: normally the last of forward.
+  // Sorts groups by the time at which backward reaches their last gradient; the first is normally
+  // the last group of forward.
   static planning::Buckets in_order_of_completion(const penstock_model& model,
                                                   planning::Buckets groups) {
     std::vector<uint64_t> place(model.n_gradients);
@@ -137,13 +139,13 @@ class Dear : public planning::Scheduler<Dear> {
     return groups;
   }
 
-  // How far a search goes, unless it begins further out.
+  // The limits of a search, unless it begins outside them.
   static constexpr double kLeastThreshold = 65536, kMostThreshold = 1073741824;  // bytes
 
   uint64_t threshold_;
   uint32_t profile_steps_;
   std::optional<planning::Tuner> tuner_;
-  bool tunes_ = false;  // the plan in force is one that is tuned
+  bool tunes_ = false;  // whether the plan in force is tuned
 };
 
 }  // namespace

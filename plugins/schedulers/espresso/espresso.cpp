@@ -1,7 +1,8 @@
-// Espresso: for each gradient whether and by what it is compressed, and by which route it travels.
+// Espresso: decides for each gradient whether it is compressed, by which compressor, and by which
+// route it travels.
 // Source: Wang et al., "Hi-Speed DNN Training with Espresso: Unleashing the Full Potential of
 // Gradient Compression with Near-Optimal Usage Strategies", EuroSys 2023: the timeline, the
-// elimination of what is hidden, and the greedy selection from large gradients to small ones.
+// elimination of hidden gradients, and the greedy selection from large gradients to small ones.
 #include <planning/choosing.hpp>
 
 #include <map>

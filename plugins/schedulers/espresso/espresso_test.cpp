@@ -1,4 +1,4 @@
-// What Espresso chooses, against forecasts of what it could have chosen.
+// The choices of Espresso, against forecasts of all other choices.
 #include <planning/forecast.hpp>
 #include <planning/route_cost.hpp>
 #include <support/long.hpp>
@@ -44,7 +44,7 @@ planning::ModelEntries model_of(const std::vector<uint64_t>& sizes, const World&
     entries.gradients.push_back(gradient);
     entries.order.push_back(i);
   }
-  // What crosses the world crosses the hosts' links, which the ranks of a host share.
+  // Data that crosses the world uses the hosts' links, which the ranks of a host share.
   const double shared = world.cross_us_per_byte * world.ranks_per_host;
   entries.links = {{20, shared, PENSTOCK_LEVEL_WORLD}};
   if (world.ranks_per_host > 1 && world.hosts > 1) {
@@ -154,7 +154,7 @@ TEST(Espresso, TakesTheRouteThatTheSchemeAsksFor) {
 }
 
 TEST(Espresso, LeavesDenseWhatIsHiddenBehindBackward) {
-  // The first is sent long before the second is ready; only the second is exposed.
+  // The first gradient is sent long before the second is ready, so only the second is exposed.
   planning::ModelEntries entries = model_of({100000, 4000000}, {4, 1, 0.01, 0.01});
   entries.gradients[1].ready_us = entries.backward_us = 1e6;
   const Chosen found = chosen(planned(entries));
@@ -222,7 +222,7 @@ TEST(Espresso, IsNeverBehindOneWayForAllGradients) {
   }
 }
 
-// Of all strategies the one that exposes least.
+// The least exposed time of all strategies.
 double best_exposed(const planning::ModelEntries& entries, const World& world) {
   const planning::OwnedModel owned(entries);
   const std::vector<uint32_t> routes = routes_in(world);
@@ -243,8 +243,8 @@ double best_exposed(const planning::ModelEntries& entries, const World& world) {
   return best;
 }
 
-// How much longer steps are than with the best of all strategies, in rising order; of random models
-// of up to `most` gradients, which are often of one size.
+// The ratios of step times to the best of all strategies, in rising order, for random models of up
+// to `most` gradients, which often have equal sizes.
 std::vector<double> ratios_to_the_best(uint32_t seed, int n_models, size_t most) {
   std::mt19937 random(seed);
   std::vector<double> ratios;
@@ -262,7 +262,8 @@ std::vector<double> ratios_to_the_best(uint32_t seed, int n_models, size_t most)
   return ratios;
 }
 
-// Greedy is not always there: Espresso's paper finds it within some hundredths.
+// The greedy search does not always find the best: Espresso's paper finds it within some
+// hundredths.
 TEST(Espresso, IsNearTheBestOfAllStrategies) {
   for (const auto& [n_models, most] : {std::pair{300, size_t{3}}, {60, size_t{4}}}) {
     const int n = is_long() ? 25 * n_models : n_models;

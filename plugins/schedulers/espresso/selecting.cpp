@@ -8,13 +8,14 @@ namespace espresso {
 
 namespace {
 
-// A forecast takes as long as there are units, so where there are many fewer of a class are tried
-// one by one, or exchange their ways: all up to ten units, two from 256 on.
+// How many units of a class are tried one by one, or exchange their ways. The time of a forecast
+// grows with the number of units, so fewer are tried if there are many units: all in up to ten
+// units, two from 256 units on.
 size_t most_of(size_t n_units, size_t work, size_t most) {
   return std::clamp(work / std::max<size_t>(n_units, 1), size_t{2}, most);
 }
 
-// So much shorter is no rounding.
+// Whether a is shorter than b by more than rounding errors.
 bool is_less(double a_us, double b_us) {
   return a_us < b_us * (1 - 1e-9);
 }
@@ -31,7 +32,8 @@ class Search {
     const Selection uniform = best_uniform();
     improve_twice();
     Selection from_dense = best_;
-    // One way for all is where the greedy way from dense may not come to: it begins there as well.
+    // The greedy search from dense may not reach one way for all units, so a second search begins
+    // there.
     best_.strategy = uniform.strategy;
     best_.exposed_us = uniform.exposed_us;
     improve_twice();
@@ -69,15 +71,15 @@ class Search {
     return uniform;
   }
 
-  // The second time units that are hidden by now are tried as well: what they encode may delay
-  // others.
+  // Improves twice. The second time it also tries the units that are hidden by then, because their
+  // encoding may delay others.
   void improve_twice() {
     if (best_.exposed_us > 0 && improve(strategies_.n_hidden(best_.strategy)) &&
         best_.exposed_us > 0)
       improve(0);
   }
 
-  // All but the first `n_left` units.
+  // Improves all units but the first `n_left`.
   bool improve(size_t n_left) {
     bool any = false;
     std::map<int, std::vector<size_t>, std::greater<>> classes;  // by size, ready last first
@@ -87,8 +89,9 @@ class Search {
     return any;
   }
 
-  // All of a class together; where that does not help, the half and the quarter ready last. Then
-  // one by one: of equal ones some may be hidden, or fill a link that is free, and others not.
+  // Tries all units of a class together; if this does not help, the half and then the quarter that
+  // is ready last. Then it tries single units: some units of equal size may be hidden, or fill a
+  // free link, and others may not.
   bool improve_class(const std::vector<size_t>& units) {
     bool any = improve_parts(units);
     if (units.size() == 1) return any;
@@ -97,7 +100,8 @@ class Search {
     return improve_by_swaps(units) || any;
   }
 
-  // Which of two equal ones has the way that codes longer: the order is what matters there.
+  // Tries which of two units of equal size should have the way with the longer coding, because
+  // their order matters.
   bool improve_by_swaps(const std::vector<size_t>& units) {
     bool any = false;
     for (size_t i = 0; i < std::min(units.size(), most_swapped_); ++i)

@@ -1,4 +1,4 @@
-// Espresso's selection: which strategy leaves least of the exchange exposed.
+// Espresso's selection of the strategy that leaves the least exchange time exposed.
 #pragma once
 
 #include "strategies.hpp"
@@ -8,13 +8,13 @@ namespace espresso {
 struct Selection {
   Strategy strategy;
   double exposed_us = 0;
-  double dense_us = 0;   // of the best strategy that sends all dense by one route
-  uint64_t n_tried = 0;  // strategies that were forecast
+  double dense_us = 0;   // exposed time of the best strategy that sends all dense by one route
+  uint64_t n_tried = 0;  // strategies whose times were forecast
 };
 
-// Greedy: from the best dense strategy on, large units first, a class of equal size at a time and
-// within it those that are ready last; each change must shorten what is exposed. Never behind a
-// strategy in which all units that can go out one way.
+// A greedy search from the best dense strategy, large units first: a class of similar size at a
+// time, and within it the units that are ready last. Each change must shorten the exposed time. The
+// result is never worse than a strategy in which all units that can take one way take it.
 Selection select(const Strategies& strategies);
 
 }  // namespace espresso

@@ -13,7 +13,8 @@ namespace sdk = penstock::sdk;
 
 namespace {
 
-// Routes on which ranks meet otherwise than on flat, in this world.
+// The route that the scheme asks for; otherwise `flat`, and the routes that differ from `flat` in
+// this world.
 std::vector<uint32_t> routes_in(const penstock_model& model) {
   if (model.route != 0) return {model.route};
   std::vector<uint32_t> routes{PENSTOCK_ROUTE_FLAT};
@@ -69,8 +70,8 @@ void Strategies::add(Unit& unit, uint64_t gradient) const {
   unit.numel += model_.gradients[gradient]->numel;
 }
 
-// A way that is closed to every unit is none. What is not dense is closed to small ones; a gradient
-// that has only its configured compressor goes out by that on the first route.
+// A way is listed even if no unit can take it. Small units can take only dense ways. A gradient
+// whose only candidate is its configured compressor takes it on the first route.
 void Strategies::find_ways(std::string_view dense) {
   std::set<std::string_view> names;
   for (uint64_t i = 0; i < model_.n_gradients; ++i)
@@ -116,7 +117,7 @@ planning::Plan Strategies::plan_of(const Strategy& strategy) const {
   return plan;
 }
 
-// Where the scheme asks for a route, lines of coding were measured on that.
+// If the scheme asks for a route, the lines of coding were measured on this route.
 planning::Forecast Strategies::forecast(const planning::Plan& plan, uint32_t phase) const {
   return planning::forecast(plan, model_, phase, [&](uint64_t bucket) {
     planning::ExchangeTimes times = planning::exchange_on_route(model_, plan.buckets[bucket]);

@@ -1,4 +1,4 @@
-// What Espresso chooses among: for each unit a way, which is a compressor and a route.
+// The choices of Espresso: each unit gets a way, which is a compressor and a route.
 #pragma once
 
 #include <planning/forecast.hpp>
@@ -18,8 +18,8 @@ struct Way {
   uint32_t route;          // PENSTOCK_ROUTE_*
 };
 
-// What is chosen for together: a gradient; or small ones that are ready one after the other, which
-// stay dense; or a bucket that the frontend gave.
+// The gradients for which one choice is made: one gradient; or small gradients that are ready one
+// after the other, which stay dense; or a bucket that the frontend gave.
 struct Unit {
   std::vector<uint64_t> gradients;
   uint64_t numel = 0;
@@ -28,8 +28,8 @@ struct Unit {
 
 using Strategy = std::vector<size_t>;  // by unit: index into the ways
 
-// A model as a set of strategies, and what each of them takes. The model must outlive it, its
-// candidates be measured, and `dense` be one of them.
+// The strategies of a model, and the time that each strategy takes. The model must outlive this
+// object, its candidates must be measured, and `dense` must be a candidate.
 class Strategies {
  public:
   // Gradients of fewer than `small` elements count as small.
@@ -37,19 +37,20 @@ class Strategies {
 
   // In order of readiness.
   const std::vector<Unit>& units() const { return units_; }
-  // The dense ones first.
+  // Ways with the dense compressor come first.
   const std::vector<Way>& ways() const { return ways_; }
   size_t n_dense() const { return n_dense_; }
-  // Whether the unit can go out so. One way at least is open to each unit: dense.
+  // Whether the unit can take this way. A unit that can take no way travels with its configured
+  // compressors on the route of way 0.
   bool takes(size_t unit, size_t way) const { return open_[unit][way]; }
-  // Every unit `way`; where it cannot, the way `otherwise`.
+  // Gives every unit `way`. A unit that cannot take `way` gets `otherwise`, or else way 0.
   Strategy all(size_t way, size_t otherwise) const;
 
   penstock::planning::Plan plan_of(const Strategy& strategy) const;
-  // Forecast: exposed behind backward, in microseconds, mean over phases.
+  // The forecast time that is exposed after backward, in microseconds, mean over phases.
   double exposed_us(const Strategy& strategy) const;
-  // How many units, the first ones, are on their way before the link idles for the last time: what
-  // is left out of them shortens nothing.
+  // The number of first units whose exchange begins before the link is idle for the last time.
+  // Compressing these units more shortens nothing.
   size_t n_hidden(const Strategy& strategy) const;
 
  private:

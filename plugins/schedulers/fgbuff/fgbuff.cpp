@@ -1,4 +1,4 @@
-// FGBuff: buckets by number of gradients, each as long as it takes to send the one before it.
+// FGBuff: buckets by number of gradients, each filled for as long as the bucket before it is sent.
 // Source: FGBuff, github.com/ATC24-FGBuff/FGBuff, 2024: no paper is known to us, the method was
 // read from the code.
 #include <planning/scheduler.hpp>

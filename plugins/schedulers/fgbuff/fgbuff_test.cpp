@@ -11,9 +11,9 @@ using Counts = std::vector<uint64_t>;
 
 // ---- Published ----
 //
-// The plans are FGBuff's. They are those of RGMerge's release, too (EuroSys25-RGMerge/RGMerge, May
-// 2024): the file that holds its planner, example/hv_distributed_optimizer.py, is FGBuff's byte for
-// byte (both are git's blob 070eda34), and so are the files with its tables and constants.
+// The plans are FGBuff's. They are also the plans of RGMerge's release (EuroSys25-RGMerge/RGMerge,
+// May 2024): the file that holds its planner, example/hv_distributed_optimizer.py, is FGBuff's byte
+// for byte (both are git's blob 070eda34), and so are the files with its tables and constants.
 
 planning::ModelEntries model_of(const Counts& sizes) {
   planning::ModelEntries entries;
@@ -144,13 +144,14 @@ TEST(Fgbuff, EveryBucketFillsWhileTheOneBeforeItIsSent) {
   EXPECT_EQ(planned(steady(11, 35)), (Counts{2, 3, 3, 3}));
 }
 
-// alpha 200: after the first message backward is over, and what is left goes together.
+// alpha 200: after the first message backward is over, and all remaining gradients are sent
+// together.
 TEST(Fgbuff, MergesAllThatBackwardCannotHide) {
   EXPECT_EQ(planned(steady(11, 200)), (Counts{2, 9}));
 }
 
-// alpha 1: start-ups are worth no wait; the first bucket is as long as allowed, the others have one
-// each.
+// alpha 1: start-ups are worth no wait; the first bucket is as long as allowed, every other bucket
+// has one gradient.
 TEST(Fgbuff, CheapStartUpsKeepBucketsSmall) {
   EXPECT_EQ(planned(steady(7, 1)), (Counts{4, 1, 1, 1}));
   EXPECT_EQ(planned(steady(7, 1), {{"first_count", 1}}), (Counts{1, 1, 1, 1, 1, 1, 1}));

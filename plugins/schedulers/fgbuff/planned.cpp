@@ -1,4 +1,4 @@
-// FGBuff's planner as it was meant: every bucket fills while the one before it is on its way.
+// FGBuff's planner as its authors meant it: every bucket fills while the bucket before it is sent.
 #include "planned.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace planning = penstock::planning;
 
 namespace {
 
-// Gradients in order of readiness, with what the planner asks of each.
+// The gradients in order of readiness, with the values that the planner needs of each.
 struct Lane {
   explicit Lane(const penstock_model& model, uint32_t phase)
       : model(model),
@@ -32,10 +32,10 @@ struct Lane {
   std::vector<double> ready;
 };
 
-// The shortest start whose saved start-ups are worth what backward takes to fill it; the pipe
-// starts with at most `first_count` gradients, also where start-ups are too cheap to be worth any
-// wait. One gradient saves no start-up, so the question is put from the second on: a clock that
-// starts with the first gradient would else always answer it with one.
+// The number of gradients in the first bucket: the smallest number whose saved start-ups are worth
+// the backward time that fills the bucket, and at most `first_count`, even if start-ups are too
+// cheap to be worth any wait. One gradient saves no start-up, so the test begins with two
+// gradients: otherwise the answer would always be one gradient.
 size_t first_bucket(const Lane& lane, uint64_t first_count) {
   const double startup = planning::startup_us(lane.model);
   const size_t most = std::min<size_t>(lane.size(), std::max<uint64_t>(first_count, 1));
@@ -68,7 +68,8 @@ std::vector<std::vector<uint64_t>> planned_buckets(const penstock_model& model, 
   if (lane.size() == 0) return result;
   double current = emit(first_bucket(lane, first_count));
   while (begin < lane.size()) {
-    // Past the end of backward no bucket can hide behind it: the rest saves start-ups in one.
+    // After the end of backward no bucket can be hidden behind it, so one bucket for the rest saves
+    // start-ups.
     if (link_free >= lane.ready.back()) {
       emit(lane.size());
       break;

@@ -1,4 +1,4 @@
-// FGBuff's planner as it was meant, on times measured in the running job.
+// FGBuff's planner as its authors meant it, by times measured in the running job.
 #pragma once
 
 #include <penstock/scheduler.h>
@@ -8,8 +8,8 @@
 
 namespace fgbuff {
 
-// Buckets of one phase for a model with measured times, in order of priority. `first_count`: most
-// gradients in the first bucket. Always ends, whatever the numbers.
+// Returns the buckets of one phase for a model with measured times, in order of priority.
+// `first_count`: most gradients in the first bucket. Always ends, for any numbers.
 std::vector<std::vector<uint64_t>> planned_buckets(const penstock_model& model, uint32_t phase,
                                                    uint64_t first_count);
 

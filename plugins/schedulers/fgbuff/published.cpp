@@ -13,15 +13,15 @@ struct Knot {
   double seconds;
 };
 
-// Sending a sparse message, by payload size, and compressing with top-k, by gradient size: the
-// authors' measurements on eight hosts.
+// The authors' measurements on eight hosts: the time to send a sparse message, by payload size, and
+// the time to compress with top-k, by gradient size.
 constexpr Knot kExchange[] = {{0.1, 0.005115}, {1, 0.005463},   {10, 0.005578},  {100, 0.005976},
                               {1e3, 0.019652}, {1e4, 0.112364}, {1e5, 1.005709}, {1.5e5, 1.516060}};
 constexpr Knot kCompress[] = {{10, 7.68e-5},  {1e2, 1.76e-4}, {1e3, 3.17e-4},
                               {1e4, 2.41e-4}, {1e5, 3.45e-4}, {1e6, 1.60e-3}};
 
-// Linear between knots and constant below the first. Beyond the last the last slope goes on, where
-// the original stops with an error.
+// Interpolates linearly between knots; constant below the first knot. Beyond the last knot it
+// continues the last slope, while the original stops with an error.
 double interpolate(std::span<const Knot> knots, double kilobytes) {
   if (!(kilobytes > knots.front().kilobytes)) return knots.front().seconds;
   size_t upper = 1;
@@ -40,11 +40,11 @@ double compress_s(double elements) {
   return interpolate(kCompress, std::max(1.0, std::floor(4 * elements / 1024)));
 }
 
-// A group of the first step, or several of them joined.
+// A group of the first step, or several joined groups.
 struct Group {
   uint64_t count = 0;
-  double exchange = 0;  // M: exchange and compression, the sum over its parts
-  double collect = 0;   // W + C: backward and compression, what filling it takes
+  double exchange = 0;  // M: exchange and compression, summed over its parts
+  double collect = 0;   // W + C: backward and compression that fill the group
 };
 
 // Step 1: a group closes as soon as the start-ups it saves exceed the backward time it waits for.
@@ -72,14 +72,14 @@ std::vector<Group> step_one(std::span<const uint64_t> sizes, const PublishedCons
   return groups;
 }
 
-// Step 2: a buffer collects groups for as long as the buffer before it is on its way. As coded, the
-// time spent collecting is never reset: once it has passed the time of a buffer, later buffers
-// hardly grow.
+// Step 2: a buffer collects groups for as long as the buffer before it is sent. As coded, the time
+// spent collecting is never reset: once it has passed the time of a buffer, later buffers hardly
+// grow.
 std::vector<uint64_t> step_two(const std::vector<Group>& groups, bool reset) {
   std::vector<uint64_t> counts = {groups[0].count};
   double current = groups[0].exchange;
   double collected = 0;
-  size_t first = 1;  // of the groups collected so far
+  size_t first = 1;  // the first of the groups collected so far
   size_t next = 1;
   while (next < groups.size()) {
     const double with_next = collected + groups[next].collect;
@@ -89,7 +89,7 @@ std::vector<uint64_t> step_two(const std::vector<Group>& groups, bool reset) {
       ++next;
       continue;
     }
-    if (next == first) ++next;  // already the first group takes too long: it goes alone
+    if (next == first) ++next;  // the first group alone takes too long: it is a buffer of its own
     Group buffer;
     for (; first < next; ++first) {
       buffer.count += groups[first].count;
@@ -104,15 +104,15 @@ std::vector<uint64_t> step_two(const std::vector<Group>& groups, bool reset) {
 
 }  // namespace
 
-// Step 3 cuts the tail that backward cannot hide. It looks at most at the first three buffers of
-// step 2, then repeats the last length.
+// Step 3 cuts the tail that backward cannot hide. It uses at most the first three buffers of step
+// 2, then repeats the last length.
 std::vector<uint64_t> published_counts(std::span<const uint64_t> sizes,
                                        const PublishedConstants& constants) {
   if (sizes.empty()) return {};
   std::vector<double> prefix = {0};
   for (uint64_t size : sizes) prefix.push_back(prefix.back() + static_cast<double>(size));
   const std::vector<Group> groups = step_one(sizes, constants, std::max(prefix.back(), 1.0));
-  double hidden = 0;  // H: what backward and compression take after the first group
+  double hidden = 0;  // H: time of backward and compression after the first group
   for (size_t i = 1; i < groups.size(); ++i) hidden += groups[i].collect;
 
   std::vector<uint64_t> result;
@@ -134,8 +134,8 @@ std::vector<uint64_t> published_counts(std::span<const uint64_t> sizes,
       length = left / 3;
       emit(length);
     }
-    // Ends: three buffers are out, so with at most two gradients left there is nothing to repeat,
-    // and with more the length is positive.
+    // This loop ends: three buffers are made already, so with at most two remaining gradients
+    // nothing is repeated, and with more the length is positive.
     while (left > sizes.size() - left) emit(length);
     break;
   }

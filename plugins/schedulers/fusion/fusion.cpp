@@ -11,7 +11,7 @@ namespace planning = penstock::planning;
 namespace {
 
 struct Sizes {
-  uint64_t payload = 0;  // bytes handed over in the phase
+  uint64_t payload = 0;  // bytes sent in the phase
   uint64_t dense = 0;
 };
 
@@ -63,8 +63,8 @@ class Fusion : public planning::Scheduler<Fusion> {
   }
 
  private:
-  // The threshold in payload bytes: T * payload / dense, so that a phase has as many buckets as it
-  // would have without compression. Payloads are whole bytes, so rounding down decides nothing.
+  // The threshold in payload bytes: T * payload / dense, so that compression does not change the
+  // number of buckets of a phase. Payloads are whole bytes, so rounding down decides nothing.
   uint64_t limit(const Sizes& sizes) const {
     if (sizes.dense == 0) return threshold_;
     __extension__ using Wide = unsigned __int128;

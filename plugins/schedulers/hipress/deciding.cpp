@@ -10,7 +10,7 @@ namespace planning = penstock::planning;
 
 namespace {
 
-// Of a gradient's elements, how many a cut may not divide; at least one.
+// The number of elements of a gradient that a cut may not divide; at least one.
 uint64_t unit_of(const penstock_gradient_model& gradient, uint32_t choice) {
   return std::max<uint64_t>(gradient.candidates[choice]->part_alignment, 1);
 }

@@ -1,7 +1,7 @@
-// HiPress: whether a gradient is compressed and into how many parts it is cut, by what each way
-// takes, and small gradients joined into messages of a fair size. Source: Bai et al., "Gradient
-// Compression Supercharged High-Performance Data Parallel DNN Training", SOSP 2021: selective
-// compression and partitioning, and bulk synchronization.
+// HiPress: decides whether a gradient is compressed and into how many parts it is cut, by the time
+// of each choice, and joins small gradients into messages of a useful size. Source: Bai et al.,
+// "Gradient Compression Supercharged High-Performance Data Parallel DNN Training", SOSP 2021:
+// selective compression and partitioning, and bulk synchronization.
 #include <map>
 #include <planning/choosing.hpp>
 #include <ranges>
@@ -37,9 +37,9 @@ class Hipress : public planning::ChoosingScheduler<Hipress> {
         bulk_bytes_(static_cast<uint64_t>(values.integer("bulk_bytes"))),
         most_parts_(static_cast<uint64_t>(values.integer("most_parts"))) {}
 
-  // Each gradient is decided as if it were alone. What that leaves out - that gradients wait for
-  // each other - is in the forecast of the whole, which has the last word between the decisions and
-  // all gradients compressed or all dense.
+  // Decides each gradient as if it were alone. This ignores that gradients wait for each other, so
+  // the forecast of the whole plan decides between these decisions, all gradients compressed, and
+  // all dense.
   planning::Plan choose(const penstock_model& model) const {
     const Decisions all[] = {decided(model, true, true), decided(model, true, false),
                              decided(model, false, true)};
@@ -78,8 +78,9 @@ class Hipress : public planning::ChoosingScheduler<Hipress> {
 
   using Pieces = std::vector<planning::Piece>;
 
-  // Parts travel alone, the others joined with those of the same choice that are ready next. A
-  // bucket has its place where it is full, or at the end.
+  // Makes buckets. A part travels alone; whole gradients are joined with the gradients of equal
+  // choice that are ready next. The place of a bucket in the order is the moment at which it is
+  // full, or the end.
   std::vector<Pieces> buckets_of(const penstock_model& model, const Decisions& decisions) const {
     if (planning::are_given(model)) return given_buckets_of(model, decisions);
     std::vector<Pieces> buckets;
@@ -120,7 +121,7 @@ class Hipress : public planning::ChoosingScheduler<Hipress> {
     return {gradient, 0, model.gradients[gradient]->numel, choice};
   }
 
-  // In the phase in which it sends most.
+  // The payload bytes of a gradient in the phase in which it sends most.
   static uint64_t bytes_of(const penstock_model& model, uint64_t gradient, uint32_t choice) {
     const uint64_t* bytes = model.gradients[gradient]->candidates[choice]->phase_bytes;
     return *std::max_element(bytes, bytes + model.period);

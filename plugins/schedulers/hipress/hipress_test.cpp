@@ -1,4 +1,5 @@
-// HiPress's decisions, counted by hand: compressed or not, in how many parts, and what is joined.
+// HiPress's decisions, computed by hand: compressed or not, the number of parts, and the joined
+// gradients.
 #include <support/scheduling.hpp>
 
 namespace penstock::test {
@@ -66,7 +67,7 @@ TEST(Hipress, CompressesAGradientIfThatIsSooner) {
 }
 
 // Encoding takes 1 + 500 and the message 10 + 480. In seven parts one takes 72.4 and 78.6, and all
-// of them 72.4 + 7 * 78.6 = 622.4; six take 624.3, eight 623.5.
+// seven 72.4 + 7 * 78.6 = 622.4; six take 624.3, eight 623.5.
 planning::ModelEntries worth_cutting() {
   planning::ModelEntries entries = model_of({choosable(1000, 480)});
   entries.gradients[0].candidates[0].encode_fixed_us = 1;
@@ -110,8 +111,9 @@ TEST(Hipress, JoinsSmallGradientsOfOneChoiceUntilTheyAreLargeEnough) {
   EXPECT_EQ(buckets, (std::vector<std::vector<uint64_t>>{{0, 1, 3}, {4, 5, 6}, {2}, {7}}));
 }
 
-// Alone each gradient is sooner compressed: 100 against 110. But all wait for the one engine, and
-// dense ones only for the link, which they share too: 8 * 90 + 10 against 8 * 110.
+// Alone each gradient is faster when compressed: 100 against 110. But all gradients wait for the
+// one engine, while dense gradients wait only for the link, which they also share: 8 * 90 + 10
+// against 8 * 110.
 TEST(Hipress, DoesNotKeepDecisionsThatAreSlowerTogetherThanAllDense) {
   std::vector<planning::GradientEntry> gradients(8, choosable(25, 0));
   for (planning::GradientEntry& gradient : gradients) {

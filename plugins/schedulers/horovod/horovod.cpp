@@ -91,7 +91,8 @@ class Horovod : public planning::Scheduler<Horovod> {
                      tuner_ ? "; " + tuner_->text() : "");
   }
 
-  // Given buckets leave nothing to tune, and cycles are known once something is measured.
+  // If the buckets are given, there is nothing to tune. Cycles are known only once times are
+  // measured.
   void end_plan(const penstock_model& model, const planning::Plan&) {
     moving_.plan_made(planning::is_measured(model));
     tunes_ = tuner_ && planning::is_measured(model) && !planning::are_given(model);
@@ -108,12 +109,14 @@ class Horovod : public planning::Scheduler<Horovod> {
   }
 
  private:
-  // How far a search goes, unless it begins further out. Horovod's own leaves out its default.
+  // The limits of a search, unless it begins outside them. Horovod's own search excludes its
+  // default.
   static constexpr double kLeastThreshold = 65536, kMostThreshold = 1073741824;  // bytes
   static constexpr double kLeastCycle = 100, kMostCycle = 100000;                // us
 
-  // The cycle in which each gradient is ready, counted from the first one; all in one as long as
-  // nothing is measured. It stays a floating-point number: a time may be too large for an integer.
+  // The cycle in which each gradient is ready, counted from the first cycle; all gradients are in
+  // one cycle until times are measured. It is a floating-point number, because a time may be too
+  // large for an integer.
   std::vector<double> cycles_of(const penstock_model& model,
                                 const std::vector<uint64_t>& gradients) const {
     if (!planning::is_measured(model)) return std::vector<double>(gradients.size(), 0);
@@ -128,7 +131,7 @@ class Horovod : public planning::Scheduler<Horovod> {
   double moved_share_;
   Moving moving_;
   std::optional<planning::Tuner> tuner_;
-  bool tunes_ = false;  // the plan in force is one that is tuned
+  bool tunes_ = false;  // whether the plan in force is tuned
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Horovod's cycles: what shares a bucket, against cuts counted by hand, and when cycles are agreed
-// anew.
+// Horovod's cycles: the gradients that share a bucket, against cuts made by hand, and when a new
+// plan of cycles is made.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -174,7 +174,7 @@ class Tuned {
     plan();
   }
   void plan() { plan_ = plan_of(*scheduler_, planning::OwnedModel(entries_)); }
-  // How many new plans were asked for in so many looks.
+  // The number of new plans that were asked for in `looks` observations.
   template <typename StepTime>
   int run(int looks, const StepTime& step_us) {
     const std::vector<double> ready_us{0, 100, 1000, 1100, 2000, 2100};

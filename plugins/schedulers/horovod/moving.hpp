@@ -1,5 +1,5 @@
-// When the cycles of a plan have to be agreed anew: once as soon as ready times are measured, and
-// again only when many gradients have become ready at other times than when the plan was new.
+// Decides when the ranks make a new plan of cycles: once as soon as ready times are measured, and
+// again only if many gradients have become ready at other times than when the plan was new.
 #pragma once
 
 #include <planning/cost.hpp>
@@ -10,25 +10,27 @@
 #include <cstdint>
 #include <vector>
 
-// Times are compared with those of the first look at the plan in force, not with the model's: a
-// model gives those of the slowest rank, a measurement the mean over ranks.
+// Compares times with the first observation under the plan in force, not with the model's times:
+// the model has the times of the slowest rank, a measurement has the mean over ranks.
 class Moving {
  public:
-  // A ready time that moved by less than this share of backward is noise, however short a cycle.
+  // A change of a ready time by less than this share of backward is noise, even if a cycle is
+  // shorter.
   static constexpr double kNoise = 0.05;
-  static constexpr uint64_t kObservations = 2;  // in a row
+  // moved observations in a row that lead to a new plan
+  static constexpr uint64_t kObservations = 2;
 
   Moving(uint64_t profile_steps, double cycle_us, double share)
       : profile_steps_(profile_steps), cycle_us_(cycle_us), share_(share) {}
 
-  // [plan] Tells that a plan was made, and whether from measured times.
+  // [plan] Reports that a plan was made, and whether it was made from measured times.
   void plan_made(bool measured) {
     measured_ = measured_ || measured;
     settled_us_.clear();
     observations_apart_ = 0;
   }
 
-  // [plan] PENSTOCK_KEEP_PLAN or PENSTOCK_MAKE_NEW_PLAN. What is no time counts as zero.
+  // [plan] PENSTOCK_KEEP_PLAN or PENSTOCK_MAKE_NEW_PLAN. A value that is no time counts as zero.
   uint32_t decide(const penstock_measurement& measurement) {
     if (measurement.step < profile_steps_) return PENSTOCK_KEEP_PLAN;
     if (!measured_) {
@@ -59,6 +61,6 @@ class Moving {
   double cycle_us_;
   double share_;
   bool measured_ = false;           // a plan from measured times was asked for, or made
-  std::vector<double> settled_us_;  // at the first look at the plan in force; empty before it
+  std::vector<double> settled_us_;  // first observation under the plan in force; empty before it
   uint64_t observations_apart_ = 0;
 };

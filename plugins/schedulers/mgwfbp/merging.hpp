@@ -1,14 +1,15 @@
-// The merging rule of MG-WFBP, whatever its times come from.
+// The merging rule of MG-WFBP, for measured or published times.
 //
-// Gradients are numbered in order of readiness. The open group holds those that were merged so far;
-// its message may start once its last gradient is ready and the message before it is through:
+// Gradients are numbered in order of readiness. The open group holds the gradients that were merged
+// so far. Its message may start once its last gradient is ready and the message before it has
+// ended:
 //   start = max(end of the message before, ready of its last gradient).
-// With `next` = when the following gradient is ready, the group is merged into it where waiting for
-// it costs less than the start-up that merging saves,
+// With `next` = the time at which the following gradient is ready, the group is merged with this
+// gradient if waiting for it costs less than the start-up that merging saves,
 //   next - start < startup,
-// which holds in particular where the message could not even have started (start > next). The paper
-// also asks that the message would still be running then (next < start + exchange): that follows,
-// as no exchange is shorter than a start-up. Otherwise the group is closed.
+// which holds in particular if the message could not even have started (start > next). The paper
+// also requires that the message would still be running then (next < start + exchange). This
+// follows, because no exchange is shorter than a start-up. Otherwise the group is closed.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +19,16 @@
 
 namespace mgwfbp {
 
-// The groups. `ready` does not fall; all times are in one unit. `Message` is what travels together:
-// add(gradient) puts one into it, exchange() says how long it takes, at least `startup`. Calls add
-// once per gradient and exchange once per group. Always ends, whatever the numbers.
+// Returns the groups. `ready` must not fall; all times must be in one unit. `Message` is the data
+// that travels together: add(gradient) adds a gradient, exchange() returns how long the message
+// takes, at least `startup`. Calls add once per gradient and exchange once per group. Always ends,
+// for any numbers.
 template <typename Message>
 std::vector<std::vector<uint64_t>> merged(const std::vector<uint64_t>& gradients,
                                           const std::vector<double>& ready, double startup,
                                           const Message& empty) {
   std::vector<std::vector<uint64_t>> groups;
-  double link_free = 0;  // when the messages of closed groups are through
+  double link_free = 0;  // when the messages of closed groups have ended
   Message message = empty;
   std::vector<uint64_t> group;
   for (std::size_t i = 0; i < ready.size(); ++i) {

@@ -1,6 +1,7 @@
-// MG-WFBP: a gradient is merged with the next one while that saves more start-up than it waits.
+// MG-WFBP: a gradient is merged with the next gradient while the saved start-up is longer than the
+// wait.
 // Source: Shi, Chu and Li, "MG-WFBP: Efficient Data Communication for Distributed Synchronous SGD
-// Algorithms", INFOCOM 2019; the order of its steps and the published lines after the authors'
+// Algorithms", INFOCOM 2019; the order of its steps and the published lines follow the authors'
 // code, github.com/HKBU-HPML/MG-WFBP.
 #include <planning/cost.hpp>
 #include <planning/scheduler.hpp>
@@ -38,7 +39,7 @@ class MgWfbp : public planning::MeasuringScheduler<MgWfbp> {
         constants_{values.real("backward_s"), values.choice("network") == "56GbIB",
                    values.real("alpha_s"), values.real("beta_s_per_byte")} {}
 
-  // On times measured in the running job.
+  // Plans by times measured in the running job.
   planning::Buckets planned_buckets(const penstock_model& model, uint32_t phase) const {
     const std::vector<uint64_t> gradients = planning::taking_part(model, phase);
     const std::vector<double> ready = planning::ready_times(model, gradients);

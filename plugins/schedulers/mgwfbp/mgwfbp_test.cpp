@@ -60,7 +60,7 @@ TEST(MgWfbp, MergesWhereWaitingCostsLessThanAStartUp) {
             (Counts{2, 2, 1}));
 }
 
-// The first message (1 + 32) is on its way until 33, so the second cannot start before that: the
+// The first message (1 + 32) is on the link until 33, so the second cannot start before that: the
 // third, ready at 4, joins it for nothing, though 4 - 2 is more than a start-up. At 50 the link is
 // free again.
 TEST(MgWfbp, MergesForNothingWhileTheLinkIsBusy) {
@@ -90,8 +90,9 @@ TEST(MgWfbp, TheMessageOfAGroupCarriesAllOfIt) {
   EXPECT_EQ(planned(entries), (Counts{2, 1, 2}));
 }
 
-// The line of a link is that of an all-reduce: among eight, gathering 4 bytes takes as long as
-// adding up 16. The first message then ends at 17 and not at 5, and the others merge behind it.
+// The line of a link is the line of an all-reduce: among eight ranks, gathering 4 bytes takes as
+// long as adding up 16. The first message then ends at 17 and not at 5, and the others merge behind
+// it.
 TEST(MgWfbp, GatheredBytesTakeLonger) {
   planning::ModelEntries entries = model_of({{4, 0}, {4, 3}, {4, 6}}, 1, 1);
   EXPECT_EQ(planned(entries), (Counts{1, 1, 1}));
@@ -205,8 +206,8 @@ TEST(MgWfbpPublished, StartUpsAreThoseOfTheNetworkAndTheNumberOfRanks) {
   }
 }
 
-// Without start-ups a gradient only joins what has to wait for the link. The first is 4 MB, the
-// other two are ready a twelfth and a sixth of backward after it.
+// Without start-ups a gradient only joins messages that have to wait for the link. The first is 4
+// MB, the other two are ready a twelfth and a sixth of backward after it.
 TEST(MgWfbpPublished, SpeedsAreThoseOfTheNetworkAndTheNumberOfRanks) {
   for (const Published& line : kLines) {
     SCOPED_TRACE(testing::Message() << line.network << " " << line.ranks);

@@ -13,8 +13,9 @@ namespace {
 
 using planning::PublishedLink;
 
-// Start-up and seconds per byte of an all-reduce, as printed. 2 to 16 ranks are from the authors'
-// release, 32 and 64 from FGBuff's, a fork of it.
+// Start-up and seconds per byte of an all-reduce, with the printed digits. The values for 2 to 16
+// ranks are from the authors' release, the values for 32 and 64 ranks from its fork, FGBuff's
+// release.
 constexpr PublishedLink kEthernet[] = {{2, 2.554691138304671e-06, 9.837548167872609e-11},
                                        {4, 4.204298980348825e-05, 2.0589360830118177e-10},
                                        {8, 5.230272768511732e-04, 8.570746975492128e-10},

@@ -1,14 +1,14 @@
-// The merging rule of OMGS-SGD, whatever its times come from.
+// The merging rule of OMGS-SGD, for measured or published times.
 //
-// Gradients are numbered in order of readiness. Sparsification runs where backward runs, and delays
-// it: the open group is sparsified at
+// Gradients are numbered in order of readiness. Sparsification runs on the device that runs
+// backward, and delays backward: the open group is sparsified at
 //   sparse = sparse of the group before + backward time of the group + selection of the group,
-// and its message starts at start = max(end of the message before, sparse). Merging the next
-// gradient into it lets the message wait for
+// and its message starts at start = max(end of the message before, sparse). If the next gradient is
+// merged into the group, the message waits for
 //   wait = backward(next) + selection(both) - selection(group) - selection(next) - (start - sparse)
-// and saves
+// and merging saves
 //   saved = exchange(group) + exchange(next) - exchange(both).
-// The group is merged into the next gradient where wait < saved, otherwise it is closed.
+// The group is merged with the next gradient if wait < saved; otherwise it is closed.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,11 @@
 
 namespace omgs {
 
-// The groups. ready[i] is when backward reaches gradients[i]; all times are in one unit. `Group` is
-// what is sparsified and travels together: add(gradient) puts one into it, encode() and exchange()
-// say how long selection and message take. With `first_apart` the rule begins at the second
-// gradient, and the first is a group of its own. Copies and calls are O(1) per gradient. Always
-// ends, whatever the numbers.
+// Returns the groups. ready[i] is when backward reaches gradients[i]; all times must be in one
+// unit. `Group` is the data that is sparsified and travels together: add(gradient) adds a gradient,
+// encode() and exchange() return how long selection and message take. With `first_apart` the rule
+// begins at the second gradient, and the first gradient is a group of its own. Copies and calls are
+// O(1) per gradient. Always ends, for any numbers.
 template <typename Group>
 std::vector<std::vector<uint64_t>> merged(const std::vector<uint64_t>& gradients,
                                           const std::vector<double>& ready, const Group& empty,
@@ -34,7 +34,7 @@ std::vector<std::vector<uint64_t>> merged(const std::vector<uint64_t>& gradients
     return group;
   };
   double begin = 0;      // when backward of the open group began
-  double link_free = 0;  // when the messages of closed groups are through
+  double link_free = 0;  // when the messages of closed groups have ended
   Group group = alone(0);
   double group_backward = ready[0];
   groups.push_back({gradients[0]});

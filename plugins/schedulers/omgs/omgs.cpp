@@ -1,7 +1,7 @@
-// OMGS-SGD: sparsified gradients are merged where that saves more of messages than it lets them
-// wait, with sparsification delaying backward. Source: Shi et al., "Communication-Efficient
-// Distributed Deep Learning with Merged Gradient Sparsification on GPUs", INFOCOM 2020; the
-// published constants after the authors' code, github.com/HKBU-HPML/OMGS-SGD.
+// OMGS-SGD: sparsified gradients are merged if this saves more message time than the messages wait;
+// sparsification delays backward. Source: Shi et al., "Communication-Efficient Distributed Deep
+// Learning with Merged Gradient Sparsification on GPUs", INFOCOM 2020; the published constants
+// after the authors' code, github.com/HKBU-HPML/OMGS-SGD.
 #include <planning/cost.hpp>
 #include <planning/scheduler.hpp>
 
@@ -48,8 +48,8 @@ class Omgs : public planning::MeasuringScheduler<Omgs> {
                    values.real("density"),    values.choice("table") == "fork",
                    values.real("alpha_s"),    values.real("beta_s_per_byte")} {}
 
-  // On times measured in the running job: selection takes the encode lines, with their fixed part
-  // once per call.
+  // Plans by times measured in the running job: selection takes the time of the encode lines, with
+  // their fixed part once per call.
   planning::Buckets planned_buckets(const penstock_model& model, uint32_t phase) const {
     const std::vector<uint64_t> gradients = planning::taking_part(model, phase);
     const std::vector<double> ready = planning::ready_times(model, gradients);

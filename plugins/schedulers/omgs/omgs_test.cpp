@@ -69,8 +69,8 @@ TEST(Omgs, PlansByCountUntilSomethingIsMeasured) {
   EXPECT_EQ(planned(entries, {{"unmeasured_count", 30}}), (Counts{30, 10}));
 }
 
-// Merging two saves a start-up and a call: what backward takes to the second may be less than 21,
-// also between the first two. Equal is not less.
+// Merging two gradients saves a start-up and a call: the backward time to the second must be less
+// than 21, also between the first two. Equal is not less.
 TEST(Omgs, MergesWhereTheWaitIsShorterThanWhatIsSaved) {
   EXPECT_EQ(planned({{10, 4}, {20.875, 4}}), (Counts{2}));
   EXPECT_EQ(planned({{10, 4}, {21, 4}}), (Counts{1, 1}));
@@ -223,8 +223,8 @@ TEST(OmgsPublished, StartUpsAreThoseOfTheTable) {
 }
 
 // Among two ranks 2^17 entries each are 1 MiB. Two such messages save a start-up of 4.4 ms twice,
-// half of what backward takes to the second is more; two just below it go by the slower bytes of
-// the small table, and save 15 ms by going together as a large one.
+// half of the backward time to the second is more; two just below it go by the slower bytes of the
+// small table, and save 15 ms by going together as a large one.
 TEST(OmgsPublished, AMessageIsLargeFromOneMebibyteOnInTheFork) {
   constexpr uint64_t kEdge = 1 << 17;
   const OptionSettings fork = with(kFreeSelection, kFork);
@@ -233,8 +233,8 @@ TEST(OmgsPublished, AMessageIsLargeFromOneMebibyteOnInTheFork) {
   EXPECT_EQ(published({1, kEdge - 1, kEdge - 1}, 2, 0.025, kFreeSelection), (Counts{2, 1}));
 }
 
-// Without start-ups a gradient only joins what has to wait for the link: the fourth is ready a
-// sixth of backward after the second, whose two messages carry all ranks' entries.
+// Without start-ups a gradient only joins messages that have to wait for the link: the fourth is
+// ready a sixth of backward after the second, whose two messages carry all ranks' entries.
 TEST(OmgsPublished, SpeedsAreThoseOfTheTable) {
   const auto expect_turn = [&](const Published& line, uint64_t elements, const OptionSettings& of) {
     SCOPED_TRACE(testing::Message() << line.ranks << " ranks, " << elements << " elements");

@@ -19,14 +19,14 @@ using planning::PublishedLink;
 // release, for messages of all sizes.
 constexpr PublishedLink kRelease[] = {
     {2, 1.6e-3, 1.0e-8}, {4, 2.7e-3, 1.3e-8}, {8, 4.0e-3, 1.5e-8}, {16, 1.1e-2, 1.7e-8}};
-// The tables of FGBuff's release, a fork of it: below 1 MiB and from there on.
+// The tables of FGBuff's release, a fork: for messages below 1 MiB and for longer messages.
 constexpr PublishedLink kForkSmall[] = {
     {2, 1.6e-3, 1.0e-8}, {4, 2.7e-3, 1.3e-8}, {8, 4.0e-3, 1.5e-8}, {16, 1.7e-3, 1.7e-8}};
 constexpr PublishedLink kForkLarge[] = {
     {2, 4.4e-3, 5.8e-9}, {4, 5.6e-3, 7.4e-9}, {8, 7.68e-3, 8.2e-9}, {16, 2.1e-3, 1.7e-8}};
 constexpr double kLargeBytes = 1 << 20;
 
-// Bytes of one value and of one index, which travel in a message each.
+// The bytes of one value and of one index; values and indices travel in a message each.
 constexpr double kEntryBytes = 4;
 constexpr double kMessages = 2;
 
@@ -69,8 +69,8 @@ std::vector<std::vector<uint64_t>> published_buckets(const penstock_model& model
   const std::vector<uint64_t> gradients = planning::taking_part(model, phase);
   const std::vector<double> ready =
       planning::ready_by_elements(model, gradients, constants.backward_s);
-  // The release puts the first two gradients together without testing them, and counts the first
-  // as a message of its own; its plans hang on that.
+  // The release joins the first two gradients without a test, but counts the first gradient as a
+  // message of its own; its plans depend on this.
   std::vector<std::vector<uint64_t>> groups =
       merged(gradients, ready, Group(model, constants), /*first_apart=*/true);
   if (groups.size() < 2) return groups;

@@ -4,8 +4,8 @@ namespace optimal {
 
 namespace {
 
-// More are seldom needed. Beyond it two ways are joined into one that is below both, so that what
-// is found stays a bound.
+// The most ways per place. More are seldom needed. If there are more, two ways are joined into a
+// way that is below both, so that the results stay lower bounds.
 constexpr size_t kMostWays = 8;
 
 }  // namespace
@@ -33,7 +33,7 @@ void Bounds::add_up(uint32_t begin) {
 }
 
 void Bounds::extend(uint32_t begin, double target) {
-  // Engine and link cannot be free before what comes first is ready.
+  // Engine and link cannot be free before the gradients before this place are ready.
   const double free_at = begin == 0 ? 0 : runs_.at(begin - 1, begin).ready;
   const auto add = [&](const Way& way) {
     if (std::max({free_at + way.from_engine, free_at + way.from_link, way.from_ready}) < target)
@@ -68,7 +68,7 @@ void Bounds::keep(std::vector<Way>& ways, const Way& way) {
   std::erase_if(ways, [&](const Way& other) { return is_below(way, other); });
   ways.push_back(way);
   if (ways.size() <= kMostWays) return;
-  // The two that lose least: neighbours by what they need of the link.
+  // Joins the two ways that lose least: neighbours by the time that they need on the link.
   const auto by_link = [](const Way& a, const Way& b) { return a.from_link < b.from_link; };
   std::sort(ways.begin(), ways.end(), by_link);
   size_t best = 0;

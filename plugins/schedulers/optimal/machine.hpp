@@ -1,4 +1,4 @@
-// The machine of planning::forecast on routes that take a bucket whole: one engine that decodes
+// The machine of planning::forecast on routes that carry a bucket whole: one engine that decodes
 // before it encodes, the earlier bucket first, and one link that carries buckets in order.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace optimal {
 
-// A bucket on the link or behind it that is not decoded yet.
+// A bucket that is on the link or has arrived, and is not decoded yet.
 struct Pending {
   double exchange_end = 0;
   double decode = 0;
@@ -19,10 +19,11 @@ struct Pending {
 // The engine from the end of one encoding to the start of the next.
 class Engine {
  public:
-  // `pending` in order; it outlives the engine.
+  // `pending` must be in order, and must outlive the engine.
   Engine(double free_at, const std::vector<Pending>& pending) : now_(free_at), pending_(pending) {}
 
-  // Decodes all that has arrived, and while nothing is ready also what arrives first.
+  // Decodes all arrived buckets. While no gradients are ready, it also decodes the bucket that
+  // arrives first.
   void wait_for(double ready) {
     while (n_decoded_ < pending_.size()) {
       const double arrives = pending_[n_decoded_].exchange_end;
@@ -50,10 +51,10 @@ class Engine {
   uint32_t n_decoded_ = 0;
 };
 
-// Where the machine is when a bucket has just been encoded; before the first one all is zero.
+// The state of the machine when a bucket has just been encoded; all zero before the first bucket.
 struct Head {
-  double engine = 0;  // free from here on
-  double link = 0;    // likewise
+  double engine = 0;  // when the engine is free
+  double link = 0;    // when the link is free
   std::vector<Pending> pending;
 
   // Encodes the next bucket.

@@ -1,6 +1,7 @@
-// The cut into buckets that leaves least exposed under the model: a dynamic program over runs of
-// gradients. The question is that of MG-WFBP (Shi et al., INFOCOM 2019), for which a rule is exact
-// under its cost model; the engine, sparse payloads and the split route are ours to answer.
+// Plans the cut into buckets that exposes the least time under the model, by a dynamic program over
+// runs of gradients. MG-WFBP (Shi et al., INFOCOM 2019) answers this question by a rule that is
+// exact under its cost model; the answers for the engine, sparse payloads and the route `split` are
+// ours.
 #include <planning/scheduler.hpp>
 
 #include "planner.hpp"
@@ -50,7 +51,7 @@ class Optimal : public planning::MeasuringScheduler<Optimal> {
   }
 
  private:
-  mutable std::string how_;  // of the phase that was searched last
+  mutable std::string how_;  // the result text of the phase that was searched last
 };
 
 }  // namespace

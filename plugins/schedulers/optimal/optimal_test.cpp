@@ -1,4 +1,5 @@
-// The least exposed of all cuts: against every cut of few gradients, and random cuts of more.
+// The cut that exposes least, against every cut of few gradients, and random cuts of more
+// gradients.
 #include <support/scheduling.hpp>
 
 #include <gmock/gmock.h>
@@ -21,7 +22,7 @@ planning::Plan planned(const planning::ModelEntries& entries, const OptionSettin
 
 // ---- Models ----
 
-// Whole numbers and eighths: sums of them are exact, whatever their order.
+// Models with whole numbers and eighths, whose sums are exact in every order.
 class RandomModels {
  public:
   explicit RandomModels(uint32_t seed) : random_(seed) {}
@@ -32,7 +33,8 @@ class RandomModels {
   double eighths(int most) { return pick(0, 8 * most) / 8; }
   bool one_in(int n) { return pick(1, n) == 1; }
 
-  // Dense gradients, sparse ones, or both; what compute and link take differs by orders.
+  // Dense gradients, sparse gradients, or both; the times of compute and link differ by orders of
+  // magnitude.
   planning::ModelEntries next(uint64_t n, uint32_t route) {
     planning::ModelEntries entries;
     const bool codes = !one_in(4);  // else encoding and decoding cost nothing
@@ -68,7 +70,7 @@ class RandomModels {
   std::mt19937 random_;
 };
 
-// What the cut after the gradients whose bit is set exposes.
+// The time that is exposed by the cut after the gradients whose bit is set.
 double exposed_by(const planning::OwnedModel& owned, const std::vector<bool>& ends_after) {
   const penstock_model& model = owned.model();
   planning::Plan plan;
@@ -138,7 +140,7 @@ TEST(Optimal, NoCutExposesLessOnRouteSplit) {
   expect_the_least_of_all_cuts(PENSTOCK_ROUTE_SPLIT, 3000, 8);
 }
 
-// Times that run backwards come with clocks that jitter. Searches know none, so all cuts are tried.
+// Times run backwards if clocks jitter. Searches do not allow this, so all cuts are tried.
 TEST(Optimal, NoCutExposesLessWhereTimesRunBackwards) {
   RandomModels random(9);
   const SchedulerInstance scheduler = make_scheduler(PENSTOCK_PLUGIN_FILE);
@@ -154,7 +156,8 @@ TEST(Optimal, NoCutExposesLessWhereTimesRunBackwards) {
   }
 }
 
-// More than one search can look at: by rule or by chance, no cut that is tried here is better.
+// For more gradients than one search can inspect: no cut that is tried here, by rule or at random,
+// is better.
 void expect_nothing_better_among_many(uint64_t n, uint32_t route) {
   RandomModels random(static_cast<uint32_t>(n) + route);
   const SchedulerInstance scheduler = make_scheduler(PENSTOCK_PLUGIN_FILE);

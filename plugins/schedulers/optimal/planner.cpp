@@ -19,15 +19,16 @@ namespace sdk = penstock::sdk;
 
 namespace {
 
-// Places that one search looks at: it takes as long as their square.
+// The most places of one search, whose time grows with their square.
 constexpr uint64_t kMostPlaces = 64;
-// Searches, the first with places all over, the others with places near the cuts of the best plan;
-// then one behind its last cuts.
+// The number of searches: the first uses places all over the model, the others use places near the
+// cuts of the best plan. One more search follows behind the last cuts of the best plan.
 constexpr int kSearches = 3;
-// Up to here all cuts are tried where no search is exact.
+// Up to this number of gradients all cuts are tried if no search is exact.
 constexpr uint64_t kFewGradients = 12;
 
-// Steps of a search, some milliseconds, and of each of several.
+// The steps of a single search, which take some milliseconds, and the steps of each of several
+// searches.
 constexpr uint32_t kMostSteps = 80000;
 constexpr uint32_t kStepsOfSeveral = 20000;
 static_assert(most_ways(kFewGradients, kMostSteps) >= 1u << (kFewGradients - 2),
@@ -67,7 +68,7 @@ class Planner {
 
   Planned told(std::string how) { return {std::move(best_), std::move(how)}; }
 
-  // Takes a cut that exposes less than the best so far, or as much with fewer buckets.
+  // Takes a cut if it exposes less than the best cut so far, or as much with fewer buckets.
   bool consider(const planning::Buckets& cut) {
     planning::Plan plan;
     for (const std::vector<uint64_t>& bucket : cut)
@@ -82,7 +83,8 @@ class Planner {
     return true;
   }
 
-  // Searches know one order of times, that of readiness; the forecast takes them as they are.
+  // Whether the gradients are ready in the agreed order. Searches assume this order; the forecast
+  // uses the measured times.
   bool is_in_order() const {
     double last = 0;
     for (uint64_t gradient : gradients_) {
@@ -104,7 +106,8 @@ class Planner {
     }
   }
 
-  // Whether no cut is better than the best. Each search begins where the one before has ended.
+  // Searches, and returns whether it is proven that no cut is better than the best. Each search
+  // begins where the search before has ended.
   bool search_closely() {
     Places places = evenly();
     const bool is_proven = search(places);
@@ -119,7 +122,8 @@ class Planner {
     return false;
   }
 
-  // Whether no cut at these places is better than the best; the first may follow buckets of that.
+  // Searches at these places, and returns whether it is proven that no cut at them is better than
+  // the best. Buckets of the best plan may lie before the first place.
   bool search(const Places& places) {
     const Runs runs(sent_, places);
     const Cut cut = cut_of(runs);
@@ -140,7 +144,7 @@ class Planner {
     return soonest_cut(runs, head<Head>(runs.place(0)), times_.forward_start, n_ways);
   }
 
-  // The best plan's buckets before `place`, which is one of its cuts.
+  // The state after the buckets of the best plan before `place`, which must be a cut of that plan.
   template <typename State>
   State head(uint64_t place) const {
     State state;
@@ -153,7 +157,7 @@ class Planner {
     return state;
   }
 
-  // Both ends, and what lies between at equal distances.
+  // Both ends, and places between them at equal distances.
   Places evenly() const {
     const uint64_t n = gradients_.size(), parts = std::min(n, kMostPlaces);
     Places places;
@@ -167,7 +171,7 @@ class Planner {
     return cuts;
   }
 
-  // The cuts of the best plan, as many as there is room for, and around them what is nearest.
+  // The cuts of the best plan, as many as there is room for, and the places nearest to them.
   Places near_the_best() const {
     const uint64_t n = gradients_.size();
     const Places cuts = cuts_of_the_best();
@@ -180,7 +184,7 @@ class Planner {
     return {places.begin(), places.end()};
   }
 
-  // All places from one of the best plan's last cuts on; what is there is exposed most.
+  // All places from some late cut of the best plan to the end, where most time is exposed.
   Places at_the_end() const {
     const uint64_t n = gradients_.size();
     for (uint64_t cut : cuts_of_the_best()) {
@@ -203,7 +207,7 @@ class Planner {
   const Sent sent_;
   const std::vector<uint64_t>& gradients_;
   planning::Buckets best_;
-  planning::Forecast times_;  // of the best
+  planning::Forecast times_;  // times of the best plan
 };
 
 }  // namespace

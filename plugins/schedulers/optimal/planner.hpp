@@ -1,4 +1,4 @@
-// Buckets of one phase that leave least exposed.
+// Plans the buckets of one phase with the least exposed time.
 #pragma once
 
 #include <planning/scheduler.hpp>
@@ -9,13 +9,13 @@ namespace optimal {
 
 struct Planned {
   penstock::planning::Buckets buckets;
-  std::string how;  // for people: whether any cut could be better
+  std::string how;  // text for the explanation: whether another cut may be better
 };
 
-// Of all cuts of the order of readiness into buckets on `route`, with the configured candidates,
-// one whose planning::forecast exposes least; of those that expose the same one of few buckets.
-// Where there are too many for that, one that no rule of cuts_by_rules() is better than, and that a
-// search which looks ever closer found.
+// Returns the cut of the order of readiness into buckets on `route`, with the configured
+// candidates, whose planning::forecast exposes the least time; among equal cuts, a cut with few
+// buckets. If there are too many cuts for this, it returns a cut that is at least as good as every
+// rule of cuts_by_rules(), found by searches ever closer to the best cut.
 Planned least_exposed(const penstock_model& model, uint32_t phase, uint32_t route);
 
 }  // namespace optimal

@@ -1,4 +1,5 @@
-// What every run of neighbours costs that could be a bucket: the table that both searches read.
+// The costs of every run of neighbouring gradients that could be a bucket: the table that both
+// searches read.
 #pragma once
 
 #include <penstock/scheduler.h>
@@ -11,15 +12,16 @@ namespace optimal {
 
 // All times in microseconds, as planning::forecast counts them.
 struct Run {
-  double ready = 0;  // its last gradient
+  double ready = 0;  // when its last gradient is ready
   double encode = 0;
-  double exchange = 0;  // in backward
+  double exchange = 0;  // the message in backward
   double decode = 0;
-  double gather = 0;  // route split: in the next forward
-  double needed = 0;  // route split: after the start of that, by its most urgent gradient
+  double gather = 0;  // route split: the message in the next forward
+  // route split: when forward needs its most urgent gradient, after the start of forward
+  double needed = 0;
 };
 
-// What is sent in a phase on a route: gradients in order of readiness, and when each is ready.
+// The gradients that are sent in a phase on a route, in order of readiness, and when each is ready.
 struct Sent {
   Sent(const penstock_model& model, uint32_t phase, uint32_t route);
 
@@ -28,38 +30,39 @@ struct Sent {
   uint32_t route;
   std::vector<uint64_t> gradients;
   std::vector<double> ready;  // never falls
-  // Those from place `begin` up to place `end`, which comes later. Place p is before gradient p.
+  // The run from place `begin` up to place `end`; `end` must be larger. Place p lies before
+  // gradient p.
   Run run(uint64_t begin, uint64_t end) const;
 };
 
-// Runs that begin and end at given places. They are named by the index of a place, not by the
-// place.
+// Runs that begin and end at given places. Functions take the index of a place, not the place.
 class Runs {
  public:
-  // `places` rise; there are two at least.
+  // `places` must ascend; there must be at least two.
   Runs(const Sent& sent, std::vector<uint64_t> places);
 
-  // Parts between two places that are neighbours.
+  // The number of parts between neighbouring places.
   uint32_t n_parts() const { return static_cast<uint32_t>(places_.size() - 1); }
   uint64_t place(uint32_t index) const { return places_[index]; }
-  // From place `begin` up to place `end`, which comes later.
+  // The run from place `begin` up to place `end`; `end` must be larger.
   const Run& at(uint32_t begin, uint32_t end) const { return runs_[begin * n_parts() + end - 1]; }
 
  private:
   std::vector<uint64_t> places_;
-  std::vector<Run> runs_;  // [begin][end - 1]; those with end <= begin are not filled
+  std::vector<Run> runs_;  // [begin][end - 1]; entries with end <= begin are not filled
 };
 
-// How many ways to cut what is before a place a search may keep open, if it is to take so many
-// steps from a way to a longer one; a million takes a tenth of a second or less.
+// How many ways to cut the gradients before a place a search may keep, if it may take `n_steps`
+// steps from a way to a longer way. A million steps take a tenth of a second or less.
 constexpr uint32_t most_ways(uint32_t n_parts, uint32_t n_steps) {
   return std::max(8u, 2 * n_steps / (n_parts * (n_parts + 1)));
 }
 
-// What a search found: the indices of places where its buckets end, in order.
+// The result of a search: the indices of the places where its buckets end, in order.
 struct Cut {
-  std::vector<uint32_t> ends;  // empty: none was found that is better than what was known before
-  bool is_proven = false;      // no cut at these places is better than this, or than that
+  std::vector<uint32_t> ends;  // empty: no cut was found that is better than the known cut
+  // no cut at these places is better than this cut, or than the known cut
+  bool is_proven = false;
 };
 
 }  // namespace optimal

@@ -1,12 +1,13 @@
-// From the first bucket to the last. Backward ends later the later engine and link are free:
+// The search goes from the first bucket to the last. The exposed time of backward grows with the
+// times when engine and link are free:
 //   engine[b] = max(engine[b-1], ready[b]) + encode[b]
 //   link[b]   = max(link[b-1], engine[b]) + exchange[b]
-// The next forward takes the buckets from the last to the first, so for those of a prefix it is not
-// known yet when the link and the engine come to them. What they make it wait is a function of
-// both:
+// The next forward takes the buckets from the last to the first, so for the buckets of a prefix it
+// is not known yet when link and engine come to them. The time that forward waits for them is a
+// function of both times:
 //   stall = max(link + from_link, engine + from_engine)
-// Nothing here is better for being later, so a way to cut a prefix that another is below in all
-// four can be forgotten.
+// A larger value of any of these four numbers is never better. So a way to cut a prefix can be
+// dropped if another way is below it in all four.
 #include "split.hpp"
 
 #include <algorithm>
@@ -15,17 +16,18 @@ namespace optimal {
 
 namespace {
 
-// Sums in another order than the forecast's: what is nearer than this is equal.
+// Relative rounding error: the search adds in another order than the forecast, so values that are
+// nearer than this count as equal.
 constexpr double kRounding = 1e-12;
 
 struct Way {
-  double bound = 0;  // no cut that begins like this exposes less
+  double bound = 0;  // no cut that begins with this way exposes less
   SplitHead state;
-  uint32_t begin = 0;   // of its last bucket
-  uint32_t before = 0;  // which way of that place
+  uint32_t begin = 0;   // place at which its last bucket begins
+  uint32_t before = 0;  // index of the way to cut the gradients before that place
 };
 
-// What the buckets behind a place take at least, however they are cut.
+// The least times of the buckets behind a place, for any cut.
 struct Rest {
   double encode = 0;
   double exchange = 0;
@@ -33,7 +35,7 @@ struct Rest {
   double decode = 0;
 };
 
-// For each place of the runs.
+// The rest for each place of the runs.
 std::vector<Rest> rests_of(const Runs& runs) {
   constexpr double kMuch = std::numeric_limits<double>::infinity();
   std::vector<Rest> rests(runs.n_parts() + 1, {kMuch, kMuch, kMuch, kMuch});
@@ -77,8 +79,9 @@ class Search {
   }
 
  private:
-  // What a state exposes at least if it has come to a place, and behind the last what it exposes:
-  // link and engine have the rest to do in backward, and in forward before they come to it.
+  // The least time that a state at a place exposes; at the last place, the time that it exposes.
+  // Link and engine have to do the rest in backward, and in forward before they come to the buckets
+  // of the state.
   double exposed(const SplitHead& state, uint32_t place) const {
     const Rest& rest = rests_[place];
     const double late = std::max(state.engine + rest.encode, state.link + rest.exchange);
@@ -121,10 +124,10 @@ class Search {
 
   const Runs& runs_;
   double backward_end_;
-  double least_;  // that is to be beaten
+  double least_;  // the exposed time that must be beaten
   uint32_t n_ways_;
   std::vector<Rest> rests_;             // per place
-  std::vector<std::vector<Way>> ways_;  // likewise
+  std::vector<std::vector<Way>> ways_;  // per place
   std::vector<uint32_t> best_;
   bool dropped_ = false;
 };
@@ -135,7 +138,7 @@ void SplitHead::add(const Run& run) {
   engine = std::max(engine, run.ready) + run.encode;
   link = std::max(link, engine) + run.exchange;
   const double own = run.decode - run.needed;
-  const double behind = from_engine;  // of the buckets that come after this one
+  const double behind = from_engine;  // for the buckets that forward needs after this bucket
   from_link =
       std::max({run.gather + own, run.gather + from_link, run.gather + run.decode + behind});
   from_engine = std::max(own, run.decode + behind);

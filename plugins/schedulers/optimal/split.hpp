@@ -1,4 +1,4 @@
-// The cut that leaves least exposed on route split.
+// The cut with the least exposed time on route `split`.
 #pragma once
 
 #include "runs.hpp"
@@ -7,24 +7,24 @@
 
 namespace optimal {
 
-// What the buckets of a head leave behind.
+// The state of the machine after the first buckets of a cut, the head.
 struct SplitHead {
   static constexpr double kNothing = -std::numeric_limits<double>::infinity();
-  double engine = 0;  // free from here on
-  double link = 0;    // likewise
-  // How long they make the next forward wait, if link and engine come to them at its start. They do
-  // later: by as much more.
+  double engine = 0;  // when the engine is free
+  double link = 0;    // when the link is free
+  // How long the head makes the next forward wait, if the link (the engine) comes to its buckets at
+  // the start of forward. If it comes later, forward waits so much longer.
   double from_link = kNothing;
   double from_engine = kNothing;
 
-  // The next bucket, which in forward comes before those that there are.
+  // Adds the next bucket, which comes before the buckets of the head in forward.
   void add(const Run& run);
 };
 
-// A cut that exposes less than `target` and than all others, where reduce-scatters follow each
-// other in backward, which ends at `backward_end`, and all-gathers in the next forward, the last
-// bucket first. Proven unless more than `n_ways` ways to cut what is before a place were open at
-// once, for then some are dropped.
+// Searches for the cut that exposes less than `target` and less than all other cuts.
+// Reduce-scatters follow each other in backward, which ends at `backward_end`; all-gathers follow
+// each other in the next forward, the last bucket first. Not proven if more than `n_ways` ways to
+// cut the gradients before a place were open, because then some were dropped.
 Cut least_split(const Runs& runs, const SplitHead& head, double backward_end, double target,
                 uint32_t n_ways);
 

@@ -1,7 +1,7 @@
-// From the first bucket to the last, all ways to cut a prefix side by side. Whatever is decoded
-// sooner may push an encoding back, and so end later: on this machine a state that is ahead in
-// everything is not always the better one. So of two ways one is forgotten only if the other is in
-// the same state, or if by Bounds it cannot end before the best that is known.
+// The search goes from the first bucket to the last, with all ways to cut a prefix side by side.
+// Earlier decoding may delay an encoding and so the end: on this machine a state that is ahead in
+// every number is not always better. So a way is dropped only if another way is in an equal state,
+// or if by Bounds it cannot end before the best known cut.
 #include "whole.hpp"
 
 #include "bounds.hpp"
@@ -15,19 +15,21 @@ namespace optimal {
 
 namespace {
 
-// Bounds are added up in another order than ends: what is nearer than this is equal.
+// Relative rounding error: bounds are summed in another order than ends, so values that are nearer
+// than this count as equal.
 constexpr double kRounding = 1e-12;
 
-// A way to cut the gradients before a place, when its last bucket has just been encoded.
+// A way to cut the gradients before a place, at the time when its last bucket has just been
+// encoded.
 struct Way {
-  double bound = 0;        // no cut that begins like this ends sooner
-  double engine = 0;       // free from here on
-  double link = 0;         // likewise, and when the last exchange ends
-  double decode = 0;       // of the last bucket
-  uint32_t begin = 0;      // of the last bucket
-  uint32_t before = 0;     // which way of that place
-  uint32_t n_buckets = 0;  // behind the head
-  uint32_t n_pending = 0;  // those of the head, which are older, among them
+  double bound = 0;        // no cut that begins with this way ends sooner
+  double engine = 0;       // when the engine is free
+  double link = 0;         // when the link is free, which is the end of the last exchange
+  double decode = 0;       // decoding time of the last bucket
+  uint32_t begin = 0;      // place at which the last bucket begins
+  uint32_t before = 0;     // index of the way to cut the gradients before that place
+  uint32_t n_buckets = 0;  // number of buckets after the head
+  uint32_t n_pending = 0;  // buckets not decoded yet, including older buckets of the head
   uint32_t n_own() const { return std::min(n_pending, n_buckets); }
 };
 
@@ -54,7 +56,7 @@ class Search {
  private:
   bool is_too_late(double bound) const { return bound >= least_ * (1 - kRounding); }
 
-  // What the simpler machine would do is often best here too.
+  // Begins with the best cut of the simpler machine, which is often the best here too.
   void begin_with(const std::vector<uint32_t>& ends) {
     if (ends.empty()) return;
     Head whole = head_;
@@ -68,7 +70,7 @@ class Search {
     best_ = ends;
   }
 
-  // All buckets that begin here, behind all ways to cut what is before.
+  // Adds every bucket that begins at this place to all ways to cut the gradients before it.
   void extend(uint32_t begin) {
     settle(begin);
     for (uint32_t before = 0; before < ways_[begin].size(); ++before) {
@@ -80,7 +82,7 @@ class Search {
     }
   }
 
-  // False if it takes too long, and so do all that end later.
+  // Returns false if the bucket takes too long; then all longer buckets do too.
   bool add_bucket(Way longer, uint32_t end) {
     const Way& way = ways_[longer.begin][longer.before];
     const Run& run = runs_.at(longer.begin, end);
@@ -115,7 +117,8 @@ class Search {
     std::reverse(best_.begin(), best_.end());
   }
 
-  // What way left pending, the first to arrive first, and how long it takes from each on.
+  // Collects the buckets that `way` has not decoded yet, the first to arrive first, and the
+  // decoding time from each bucket on.
   void collect_pending(const Way& way) {
     pending_.clear();
     const Way* at = &way;
@@ -130,7 +133,7 @@ class Search {
     for (size_t i = pending_.size(); i > 0; --i) left_[i - 1] = left_[i] + pending_[i - 1].decode;
   }
 
-  // Those of equal state once, by the fewest buckets, and the most promising first.
+  // Keeps one way per state, with the fewest buckets, and puts the most promising ways first.
   void settle(uint32_t place) {
     std::vector<Way>& ways = ways_[place];
     const auto key = [](const Way& way) {
@@ -148,7 +151,8 @@ class Search {
     dropped_ = true;
   }
 
-  // One for each begin of a last bucket: ways that share it differ little in what may follow.
+  // Puts one way for each begin of a last bucket first, because ways with an equal begin allow
+  // nearly equal continuations.
   void put_differing_first(std::vector<Way>& ways) const {
     std::vector<bool> is_seen(runs_.n_parts());
     std::vector<Way> first, others;
@@ -174,11 +178,11 @@ class Search {
   const Runs& runs_;
   const Head& head_;
   Bounds bounds_;
-  double least_;  // the end that is to be beaten
+  double least_;  // the end that must be beaten
   uint32_t n_ways_;
-  std::vector<std::vector<Way>> ways_;  // per place but the last
+  std::vector<std::vector<Way>> ways_;  // for each place but the last
   std::vector<Pending> pending_;        // of the way that is being extended
-  std::vector<double> left_;            // its time to decode from each on
+  std::vector<double> left_;            // its decoding time from each pending bucket on
   std::vector<uint32_t> best_;
   bool dropped_ = false;
 };

@@ -1,4 +1,4 @@
-// The cut whose last bucket is decoded soonest, for routes that take a bucket whole.
+// The cut whose last bucket is decoded soonest, for routes that carry a bucket whole.
 #pragma once
 
 #include "machine.hpp"
@@ -6,9 +6,9 @@
 
 namespace optimal {
 
-// A cut that ends before `target` and sooner than all others, for a machine that has encoded the
-// buckets of `head`. Proven unless more than `n_ways` ways to cut what is before a place were open
-// at once, for then some are dropped.
+// Searches for the cut that ends before `target` and before all other cuts, for a machine on which
+// the buckets of `head` are encoded. Not proven if more than `n_ways` ways to cut the gradients
+// before a place were open, because then some were dropped.
 Cut soonest_cut(const Runs& runs, const Head& head, double target, uint32_t n_ways);
 
 }  // namespace optimal

@@ -14,7 +14,7 @@ const penstock_candidate& chosen(const penstock_model& model, uint64_t gradient,
   return *model.gradients[gradient]->candidates[choice];
 }
 
-// The two kinds of message of a bucket go out side by side on one link, so their times add up.
+// The time of a bucket. Its dense and its sparse message share one link, so their times are added.
 double time_of(const penstock_model& model, const std::vector<uint64_t>& bucket,
                const std::vector<uint32_t>& choices) {
   double time = 0;

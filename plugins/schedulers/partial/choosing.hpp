@@ -1,4 +1,4 @@
-// Partial sparsification: which gradients of a bucket stay dense.
+// Partial sparsification: decides which gradients of a bucket stay dense.
 #pragma once
 
 #include <penstock/scheduler.h>
@@ -10,18 +10,18 @@
 namespace partial {
 
 struct Choices {
-  std::vector<uint32_t> of;  // per gradient of the bucket: index into its candidates
+  std::vector<uint32_t> of;  // per gradient of the bucket: index of its candidate
   uint64_t n_dense = 0;
   double time_us = 0;         // encode, exchange and decode, summed over phases
-  double sparse_time_us = 0;  // the same with no gradient dense
+  double sparse_time_us = 0;  // this time if no gradient is dense
 };
 
-// The cheapest of these choices for a bucket: for a size v, gradients of at most v elements stay
-// dense and larger ones are compressed. v is nothing or the size of a gradient of the bucket, so
-// equal sizes go together; among equals the smallest v wins. With `within_budget` all dense
-// gradients together hand over no more bytes than the compressed bucket would. Gradients without
-// the candidate `dense` keep their first. Source: ADTopk, partial sparsification; the time is that
-// of the measured lines instead of tables.
+// Returns the cheapest of these choices for a bucket: for a size v, gradients of at most v elements
+// stay dense and larger gradients are compressed. v is nothing or the size of a gradient of the
+// bucket, so gradients of equal size get equal choices; among equal costs the smallest v wins. With
+// `within_budget` all dense gradients together send at most as many bytes as the compressed bucket
+// would. Gradients without the candidate `dense` keep their first candidate. Source: ADTopk,
+// partial sparsification; times come from the measured lines instead of tables.
 Choices choose(const penstock_model& model, const std::vector<uint64_t>& bucket,
                std::string_view dense, bool within_budget);
 

@@ -1,5 +1,5 @@
-// Partial sparsification (ADTopk): small gradients stay dense where measured times say that
-// compressing them costs more than it saves; dense and sparse messages of a bucket go side by side.
+// Partial sparsification (ADTopk): small gradients stay dense if, by measured times, compression
+// costs more than it saves. The dense and the sparse message of a bucket are sent together.
 // Source: "ADTopk: All-Dimension Top-k Compression for High-Performance Data-Parallel DNN
 // Training", HPDC 2024; rule and budget were read from its code.
 #include <planning/choosing.hpp>

@@ -1,5 +1,5 @@
-// Partial sparsification: which gradients stay dense, and that nothing is chosen before both ways
-// were measured.
+// Partial sparsification: the gradients that stay dense, and that nothing is chosen before both
+// candidates are measured.
 #include <support/scheduling.hpp>
 
 #include <random>
@@ -68,8 +68,8 @@ TEST(Partial, CompressesAllWhereThatIsSooner) {
   EXPECT_EQ(choices_of(planned(entries)), (Choices{0, 0}));
 }
 
-// Compressed the first adds 10 + 72; dense 10 + 80 - but of those that are small there are three,
-// and only one start: 3 * 82 against 10 + 240.
+// Compressed the first adds 10 + 72; dense 10 + 80 - but there are three small gradients and only
+// one start-up: 3 * 82 against 10 + 240.
 TEST(Partial, KeepsSmallGradientsDenseWhereCompressingThemCostsMore) {
   const auto entries =
       model_of({choosable(20, 80), choosable(20, 80), choosable(20, 80), choosable(2000, 400)});
@@ -98,7 +98,7 @@ TEST(Partial, EqualSizesGoTogether) {
   }
 }
 
-// Encoding is so slow that all dense would be best; the compressed bucket hands over 320 bytes.
+// Encoding is so slow that all dense would be best; the compressed bucket would send 320 bytes.
 TEST(Partial, DenseGradientsStayWithinWhatTheCompressedBucketWouldSend) {
   planning::ModelEntries entries =
       model_of({choosable(40, 64), choosable(50, 64), choosable(1000, 192)});
@@ -170,7 +170,7 @@ TEST(Partial, SaysWhereThereIsNothingToChoose) {
       "partial: 1 buckets; no gradient has 'none' as a further candidate, so none stays dense");
 }
 
-// A method that sends in every second step only; dense it sends in both.
+// The compressor sends only in every second step; a dense gradient sends in both.
 TEST(Partial, ADenseGradientTakesPartInEveryPhase) {
   planning::ModelEntries entries = model_of({choosable(2, 8), choosable(4000, 800)});
   entries.period = 2;

@@ -1,6 +1,6 @@
-// A search over all cuts, bucket after bucket: what comes after a prefix of gradients depends on it
-// only by when engine and link are free, so of two ways to cut a prefix the one that is later on
-// both can be forgotten.
+// A search over all cuts, bucket after bucket. The buckets after a prefix of gradients depend on
+// the prefix only through the times when engine and link are free. So a way to cut a prefix can be
+// dropped if for another way both times are earlier.
 #include "merging.hpp"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace planning = penstock::planning;
 
 namespace {
 
-// How many ways to cut a prefix are kept. Few are ever needed: engine and link mostly agree on
-// which is best.
+// How many ways to cut a prefix are kept. Few are needed, because engine and link mostly agree on
+// the best way.
 constexpr size_t kMostWays = 8;
 
 // One way to cut a prefix into buckets.
@@ -23,8 +23,8 @@ struct Way {
   double engine_free = 0;
   double link_free = 0;
   uint32_t n_buckets = 0;
-  uint32_t begin = 0;   // of its last bucket
-  uint32_t before = 0;  // which way of the prefix that ends there
+  uint32_t begin = 0;   // the first unit of its last bucket
+  uint32_t before = 0;  // index of the way to cut the prefix that ends there
 };
 
 bool is_worse(const Way& a, const Way& b) {
@@ -43,7 +43,7 @@ void keep(std::vector<Way>& ways, const Way& way) {
   }));
 }
 
-// Gradients that are never parted, in order of readiness.
+// Gradients that are never separated, in order of readiness.
 struct Unit {
   std::vector<uint64_t> gradients;
   double ready = 0;
@@ -79,7 +79,7 @@ class Search {
   }
 
  private:
-  // All buckets that begin with this unit, behind all ways to cut what is before it.
+  // Adds every bucket that begins with this unit to all ways to cut the units before it.
   void extend(uint32_t begin) {
     planning::Together bucket(model_, phase_);
     for (uint32_t end = begin + 1; end <= units_.size(); ++end) {
@@ -125,7 +125,7 @@ class Search {
   uint32_t phase_;
   double caution_;
   std::vector<Unit> units_;
-  std::vector<std::vector<Way>> ways_;  // per length of prefix
+  std::vector<std::vector<Way>> ways_;  // ways to cut each length of prefix
   Way best_;
   double best_end_ = 0;
 };

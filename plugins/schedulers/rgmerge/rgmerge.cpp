@@ -1,7 +1,8 @@
-// RGMerge: every rank merges the same number of ready gradients in each merge phase; how many
-// differs from phase to phase, so that collecting a buffer hides under sending the one before it.
+// RGMerge: in each merge phase all ranks merge an equal number of ready gradients. The number
+// differs from phase to phase, so that collecting a buffer is hidden behind sending the buffer
+// before it.
 // Source: the public description of RGMerge (the FGBuff authors, 2024); neither its paper nor its
-// code is to be had. The planner is ours.
+// code is available. The planner is ours.
 #include <planning/scheduler.hpp>
 
 #include "merging.hpp"
@@ -11,7 +12,7 @@ namespace planning = penstock::planning;
 
 namespace {
 
-constexpr size_t kMostLines = 40;  // of the explanation, per phase
+constexpr size_t kMostLines = 40;  // lines of the explanation, per phase
 
 class Rgmerge : public planning::MeasuringScheduler<Rgmerge> {
  public:
@@ -42,7 +43,7 @@ class Rgmerge : public planning::MeasuringScheduler<Rgmerge> {
     return rgmerge::merged_buckets(model, phase, caution_);
   }
 
-  // The forecast, and for each merge phase what hides what.
+  // Explains the forecast, and for each merge phase which work hides which.
   void end_phase(const penstock_model& model, const planning::Plan& made, uint32_t phase,
                  sdk::PlanSink& sink) const {
     const planning::Forecast times = planning::forecast(made, model, phase);
@@ -80,7 +81,7 @@ class Rgmerge : public planning::MeasuringScheduler<Rgmerge> {
                            fate));
   }
 
-  // Microseconds for people: parts of one are noise, and a number beyond all counting stays text.
+  // Text of whole microseconds; a number that is too large for an integer stays text.
   static std::string whole(double us) {
     return us < 1e15 ? std::to_string(static_cast<int64_t>(us)) : "very many";
   }

@@ -1,4 +1,4 @@
-// RGMerge: the best of all cuts, what is said of it, and when a new plan is asked for.
+// RGMerge: the best of all cuts, its explanation, and when a new plan is asked for.
 #include <support/scheduling.hpp>
 
 #include <planning/cost.hpp>
@@ -54,13 +54,13 @@ TEST(Rgmerge, TakesEqualNumbersBeforeAnythingIsMeasured) {
 
 // ---- The planner ----
 
-// A message costs 10 a gradient and nothing to start: each goes as soon as it is ready, and the
-// last is sent 10 after backward. Anything larger at the end takes longer.
+// A message costs 10 for each gradient and nothing to start: each gradient is sent once it is
+// ready, and the last message ends 10 after backward. A larger last message takes longer.
 TEST(Rgmerge, SendsEachGradientAloneWhereStartingCostsNothing) {
   EXPECT_EQ(counts_of(planned(steady(6, 0))), (Counts{1, 1, 1, 1, 1, 1}));
 }
 
-// To start costs 1000: whatever is sent earlier, the link is busy long past the end of backward.
+// To start costs 1000: for every earlier message the link is busy long past the end of backward.
 TEST(Rgmerge, SendsAllInOneWhereStartingCostsMoreThanBackward) {
   EXPECT_EQ(counts_of(planned(steady(6, 1000))), (Counts{6}));
 }
@@ -133,7 +133,7 @@ TEST(Rgmerge, NoCutEndsSooner) {
 }
 
 // The link is free at 30 when the second is ready at 10 and encoded in 20: just in time, measured.
-// With caution it would be late, so what is there by then goes alone.
+// With caution it would be late, so the gradients that are ready by then are sent alone.
 TEST(Rgmerge, DoesNotPlanOnEncodingBeingInTimeToTheMicrosecond) {
   planning::ModelEntries entries = steady(3, 1);
   entries.gradients[0].ready_us = 0;

@@ -1,7 +1,7 @@
-// SyncEA: all gradients in one bucket, sent once backward is over. What comparisons of schedulers
-// call SyncEA, after Sync EASGD, which sends all layers as one message.
+// SyncEA: all gradients in one bucket, sent once backward is over. Comparisons of schedulers call
+// this SyncEA, after Sync EASGD, which sends all layers as one message.
 // Source: You, Buluc and Demmel, "Scaling Deep Learning on GPU and Knights Landing clusters", SC
-// 2017: the one packed message per step, not the elastic averaging.
+// 2017: only the one packed message per step, not the elastic averaging.
 #include <planning/scheduler.hpp>
 
 namespace sdk = penstock::sdk;

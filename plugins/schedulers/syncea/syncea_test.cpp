@@ -50,8 +50,8 @@ TEST(SyncEa, GivenBucketsStayWholeAndAloneAndWaitAsWell) {
   EXPECT_NE(plan.explanation[0].find("as the frontend gave them"), std::string::npos);
 }
 
-// Two gradients of 100 bytes, ready at 10 and 40; a message takes 5 us and 1 us per byte: all of
-// the 205 us are waited for.
+// Two gradients of 100 bytes, ready at 10 and 40; a message takes 5 us and 1 us per byte: forward
+// waits for the whole 205 us.
 TEST(SyncEa, NothingHidesBehindBackward) {
   planning::ModelEntries entries;
   entries.gradients = {planning::dense_gradient("a", 25, 40),

@@ -1,4 +1,4 @@
-// Wait-free back-propagation: every gradient travels alone, as soon as it is ready.
+// Wait-free back-propagation: every gradient travels alone, once it is ready.
 // Source: Zhang et al., "Poseidon: An Efficient Communication Architecture for Distributed Deep
 // Learning on GPU Clusters", USENIX ATC 2017.
 #include <planning/scheduler.hpp>

@@ -121,10 +121,10 @@ typedef struct penstock_memory {
                                 const penstock_item* const* items, uint64_t n_items,
                                 const penstock_payload* const* payloads);
 
-  /* [step] May be null. `out` holds the mean in the units of work; finish may change `out`. finish
-   * is the only call of a memory that may change REPLICATED states. Not called for a void bucket.
-   * The core refuses a memory with REPLICATED states if a collective adds the payloads and its sums
-   * may differ in their last bits between ranks. */
+  /* [step] May be null. `out` holds the mean in the units of work, or the final result of a vote;
+   * finish may change `out`. finish is the only call of a memory that may change REPLICATED states.
+   * Not called for a void bucket. The core refuses a memory with REPLICATED states if a collective
+   * adds the payloads and its sums may differ in their last bits between ranks. */
   penstock_status* (*finish)(void* instance, const penstock_exec* exec, const penstock_step* step,
                              const penstock_item* const* items, uint64_t n_items);
 

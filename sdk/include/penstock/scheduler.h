@@ -233,8 +233,8 @@ typedef struct penstock_scheduler {
 
   /* [plan] Writes a plan into the sink. Pure in options, model and earlier measurements: equal
    * calls give an equal plan, whichever addresses the pointers have. Only a scheduler with MEASURES
-   * may depend on measurements. Each gradient must be in at most one bucket per phase, and in at
-   * least one phase. */
+   * may depend on measurements. Each element of a gradient must be in at most one bucket per phase,
+   * and each gradient in at least one phase. */
   penstock_status* (*plan)(void* instance, const penstock_model* model, const penstock_plan_sink* sink);
 
   /* [control] A draft that the core never calls; see draft/scheduler.h. It is meant for every rank,

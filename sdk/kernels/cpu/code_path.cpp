@@ -1,4 +1,4 @@
-// Which of the built code paths run on this processor.
+// Finds the built code paths that this processor runs.
 #include <kernels/code_path.hpp>
 
 namespace penstock::kernels {

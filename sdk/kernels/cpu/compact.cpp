@@ -1,7 +1,7 @@
-// See compact.hpp. A 64-bit mask per 64 entries and a bit scan: where few entries pass, the loop
-// runs at the speed of memory. Never a compress-store to memory, which
-// is microcoded on some processors; blocks where many pass compress to a register and store all of
-// it.
+// See compact.hpp. A compaction makes a 64-bit mask of 64 entries and scans its bits: if few
+// entries pass, the loop runs at the speed of memory. Blocks with many passing entries compress to
+// a register and store the whole register; a compress-store to memory is never used, because some
+// processors run it as microcode.
 #include <kernels/cpu/compact.hpp>
 
 #include <cstring>
@@ -16,8 +16,8 @@ namespace {
 constexpr uint64_t kBlock = 64;
 constexpr uint64_t kFetchAhead = 4096;  // bytes; twice as far and half as far are slower
 
-// Entries [begin, end) one by one, without branches on the data. At most kBlock of them, so that
-// the writes stay inside the pad.
+// Compacts entries [begin, end) one by one, without branches on the data. There may be at most
+// kBlock entries, so that the writes stay inside the pad.
 inline uint64_t compact_block(const float* x, uint64_t begin, uint64_t end, uint32_t offset,
                               uint32_t threshold, uint32_t* indices, uint32_t* bits,
                               uint64_t count) {
@@ -64,8 +64,8 @@ uint64_t keep_portable(uint32_t* indices, uint32_t* bits, uint64_t count, uint32
 
 #if defined(__x86_64__)
 
-// Two at a time whether they are there or not: at the densities of sparse methods a block has 0 to
-// 2 in no order that a branch predictor could learn.
+// Appends the entries of `mask`, always two at a time, even if only one is left: at the densities
+// of sparse methods a block has 0 to 2 entries, in no order that a branch predictor could learn.
 inline uint64_t append_bits(const float* x, uint64_t begin, uint64_t mask, uint32_t offset,
                             uint32_t* indices, uint32_t* bits, uint64_t count) {
   const uint64_t after = count + static_cast<uint64_t>(std::popcount(mask));
@@ -81,8 +81,8 @@ inline uint64_t append_bits(const float* x, uint64_t begin, uint64_t mask, uint3
   return after;
 }
 
-// Asks memory for what comes 4 KiB later: by itself the processor looks less far ahead than a
-// mispredicted branch takes. Behind the end it asks in vain.
+// Prefetches the data that comes 4 KiB later, because the processor's own prefetch covers less time
+// than a mispredicted branch takes. Behind the end the prefetch has no effect.
 inline void fetch_ahead(const float* x, uint64_t begin) {
   const auto address = reinterpret_cast<uintptr_t>(x + begin) + kFetchAhead;
   for (uint64_t line = 0; line < kBlock * sizeof(float); line += 64)
@@ -117,7 +117,7 @@ __attribute__((target("avx2,bmi,popcnt"))) uint64_t compact_avx2(
 __attribute__((target("avx512f,bmi,popcnt"))) uint64_t compact_avx512(
     const float* x, uint64_t n, uint32_t offset, uint32_t threshold, uint32_t* indices,
     uint32_t* bits, uint64_t count, uint64_t capacity) {
-  constexpr int kManyPass = 12;  // from here on compressing is cheaper than scanning bits
+  constexpr int kManyPass = 12;  // from this number on compressing is cheaper than scanning bits
   const __m512i lowest = _mm512_set1_epi32(static_cast<int>(threshold));
   const __m512i range = _mm512_set1_epi32(static_cast<int>(kInfinityKey - threshold));
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
@@ -151,7 +151,7 @@ __attribute__((target("avx512f,bmi,popcnt"))) uint64_t compact_avx512(
   return compact_block(x, begin, n, offset, threshold, indices, bits, count);
 }
 
-// A register is stored where it was read or before, so nothing unread is overwritten.
+// A register is stored at or before the place where it was read, so no unread entry is overwritten.
 __attribute__((target("avx512f,popcnt"))) uint64_t keep_avx512(uint32_t* indices, uint32_t* bits,
                                                                uint64_t count, uint32_t threshold) {
   const __m512i lowest = _mm512_set1_epi32(static_cast<int>(threshold));

@@ -1,4 +1,5 @@
-// Compaction: the entries of an array that reach a threshold, in order. Internal to the kernels.
+// Compaction collects the entries of an array that reach a threshold, in order. Internal to the
+// kernels.
 #pragma once
 
 #include <kernels/code_path.hpp>
@@ -8,24 +9,25 @@
 
 namespace penstock::kernels {
 
-// Writers may leave that many undefined entries behind the capacity.
+// Writers may write this many undefined entries behind the capacity.
 inline constexpr uint64_t kCompactPad = 64;
 
-// The key of what a compaction appended, which is never NaN.
+// The key of an entry that a compaction appended; it is never a NaN.
 inline uint32_t key_of_bits(uint32_t bits) {
   return bits & 0x7fffffffu;
 }
 
 // Appends (offset + i, bits of x[i]) for every i in [0, n) whose key is at least `threshold` >= 1,
-// behind the `count` entries there are, and returns the new count. Stops early, with a result above
-// `capacity`, when more would be written; both arrays have room for capacity + kCompactPad.
+// behind the existing `count` entries, and returns the new count. If the count would exceed
+// `capacity`, it stops early with a result above `capacity`. Both arrays must have room for
+// capacity + kCompactPad.
 using Compact = uint64_t (*)(const float* x, uint64_t n, uint32_t offset, uint32_t threshold,
                              uint32_t* indices, uint32_t* bits, uint64_t count, uint64_t capacity);
 
 Compact compact_on(CodePath path) noexcept;
 
-// Moves those of `count` collected entries whose key is at least `threshold` to the front, in
-// order, and returns how many they are.
+// Moves the collected entries whose key is at least `threshold` to the front, in order, and returns
+// their number.
 using Keep = uint64_t (*)(uint32_t* indices, uint32_t* bits, uint64_t count, uint32_t threshold);
 
 Keep keep_on(CodePath path) noexcept;

@@ -1,4 +1,4 @@
-// See convert.hpp. F16C is used where the processor has it; the portable code gives the same bits.
+// See convert.hpp. F16C is used where the processor has it; the portable code gives equal bits.
 #include <kernels/convert.hpp>
 
 #include <kernels/element/half.hpp>

@@ -11,7 +11,7 @@
 namespace penstock::kernels::convert_test {
 namespace {
 
-// The number that half bits stand for, from the definition.
+// The value that the bits of a half give, from the definition.
 double half_value(uint16_t bits) {
   const int exponent = (bits >> 10) & 31;
   const double mantissa = bits & 1023;
@@ -53,7 +53,8 @@ TEST(Convert, AllHalvesHaveTheirValueAndComeBack) {
   floats_to_halves(floats.data(), back.data(), floats.size());
   for (uint32_t i = 0; i < 65536; ++i) {
     const bool nan = (i & 0x7fff) > 0x7c00;
-    // One by one it is the portable code: it must give the bits of the bulk code, NaN included.
+    // The functions for one value use portable code: it must give the bits of the bulk code, also
+    // for NaN.
     EXPECT_EQ(std::bit_cast<uint32_t>(half_to_float(halves[i])),
               std::bit_cast<uint32_t>(floats[i]));
     EXPECT_EQ(float_to_half(floats[i]), back[i]);
@@ -98,7 +99,8 @@ TEST(Convert, FloatsRoundToTheNearestEvenBfloat16) {
   }
 }
 
-// Exact in the type, so many of them do not overflow, and the next larger number would be too much.
+// A share is exact in the type, the sum of all ranks' shares does not overflow, and the next larger
+// number would overflow.
 TEST(Convert, AShareIsTheLargestNumberWhoseSumOverRanksIsFinite) {
   for (const uint32_t ranks : {1u, 2u, 3u, 5u, 7u, 64u, 1000u, 4096u}) {
     const float half = half_share(ranks), wide = bfloat16_share(ranks);

@@ -1,6 +1,6 @@
-// See count.hpp. Entries below the lowest threshold, nearly all of them, cost one comparison; each
-// of the others is compared with all thresholds in one or two registers. Where many reach the
-// lowest, each threshold is compared with whole registers of entries instead.
+// See count.hpp. Nearly all entries are below the lowest threshold and cost one comparison; every
+// other entry is compared with all thresholds in one or two registers. If many entries reach the
+// lowest threshold, each threshold is compared with whole registers of entries instead.
 #include <kernels/cpu/count.hpp>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void count_portable(const float* x, uint64_t n, const ThresholdKeys& thresholds,
 #if defined(__x86_64__)
 
 constexpr uint64_t kBlock = 64;
-constexpr int kManyPass = 12;  // from here on comparing whole registers is cheaper
+constexpr int kManyPass = 12;  // from this number on comparing whole registers is cheaper
 
 __attribute__((target("avx2"))) inline __m256i keys_of(const float* x) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
@@ -95,7 +95,7 @@ __attribute__((target("avx2,popcnt"))) void count_avx2(const float* x, uint64_t 
   for (int half = 0; half < 2; ++half)
     _mm256_store_si256(reinterpret_cast<__m256i*>(singles) + half, passed[half]);
   for (uint64_t j = 0; j < thresholds.n; ++j) counts[j] += singles[j];
-  _mm256_zeroupper();  // a call in the last place makes the compiler forget it
+  _mm256_zeroupper();  // before a tail call the compiler omits it
   count_portable(x + begin, n - begin, thresholds, counts);
 }
 

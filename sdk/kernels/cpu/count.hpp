@@ -1,4 +1,4 @@
-// Counting entries that reach several thresholds, tile by tile. Internal to the kernels.
+// Counts the entries that reach several thresholds, tile by tile. Internal to the kernels.
 #pragma once
 
 #include <kernels/code_path.hpp>
@@ -8,7 +8,7 @@
 
 namespace penstock::kernels {
 
-// Keys of up to 16 thresholds; places that are not used hold a key that nothing reaches.
+// The keys of up to 16 thresholds; unused places hold a key that no entry reaches.
 struct ThresholdKeys {
   static constexpr uint64_t kMost = 16;
   alignas(64) int32_t keys[kMost];
@@ -16,7 +16,7 @@ struct ThresholdKeys {
   uint64_t n;
 };
 
-// Adds to counts[j] the entries of x[n], n < 2^31, whose key reaches keys[j].
+// Adds to counts[j] the number of entries of x[n], n < 2^31, whose key reaches keys[j].
 using CountTile = void (*)(const float* x, uint64_t n, const ThresholdKeys& thresholds,
                            int32_t* counts);
 CountTile count_on(CodePath path) noexcept;
@@ -31,7 +31,7 @@ class Counter {
   std::span<const float> thresholds_;
   uint64_t* counts_;
   CountTile tile_;
-  ThresholdKeys first_{};  // of the first 16: nearly always all there are
+  ThresholdKeys first_{};  // keys of the first 16; there are rarely more
 };
 
 }  // namespace penstock::kernels

@@ -1,5 +1,5 @@
-// Doubles made of floats, for the texts of each_path.inc: a macro, because a function would be
-// compiled for one instruction set only.
+// Doubles made of floats, for the files that each_path.inc includes. It is a macro, because a
+// function would be compiled for one instruction set only.
 //
 //   widen<Doubles>(floats)       each float as a double, exactly
 //   narrow<Floats>(doubles)      each rounded to a float
@@ -7,7 +7,7 @@
 //                                bits of the 53, so that one instruction for both operations rounds
 //                                as the two do, and the bits are equal on every code path
 //
-// Registers of 64 bytes are spelled out: the compiler converts those in halves.
+// Registers of 64 bytes use intrinsics, because the compiler would convert them in halves.
 #pragma once
 
 #if defined(__x86_64__)

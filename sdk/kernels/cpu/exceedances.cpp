@@ -9,7 +9,7 @@ namespace penstock::kernels {
 namespace {
 
 constexpr uint64_t kLanes = 16;
-constexpr uint64_t kTile = uint64_t{1} << 20;  // lanes of 32 bits count that many
+constexpr uint64_t kTile = uint64_t{1} << 20;  // lanes of 32 bits can count this many
 
 typedef float Floats __attribute__((vector_size(64)));
 typedef int32_t Ints __attribute__((vector_size(64)));
@@ -101,7 +101,7 @@ Exceedances exceedances(const float* x, uint64_t n, float threshold, CodePath pa
     const uint64_t whole = size / kLanes * kLanes;
     tile(values, whole, threshold, lanes);
     if (whole == size) continue;
-    alignas(64) float rest[kLanes] = {};  // zeros exceed nothing
+    alignas(64) float rest[kLanes] = {};  // zeros exceed no threshold
     std::memcpy(rest, values + whole, (size - whole) * sizeof(float));
     tile(rest, kLanes, threshold, lanes);
   }

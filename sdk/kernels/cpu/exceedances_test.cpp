@@ -1,4 +1,4 @@
-// Exceedances against plain loops, and quantiles of tails against the laws they belong to.
+// Exceedances against plain loops, and quantiles of tails against their laws.
 #include <gtest/gtest.h>
 
 #include <cmath>

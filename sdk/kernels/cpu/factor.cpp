@@ -1,4 +1,4 @@
-// Drawing and renewing of low-rank factors.
+// Draws and renews low-rank factors.
 #include <kernels/factor.hpp>
 
 namespace penstock::kernels {

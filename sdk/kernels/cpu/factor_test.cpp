@@ -1,4 +1,4 @@
-// Factors: drawn from the stream, orthonormal, and no column dies.
+// Factors are drawn from the stream and orthonormal, and no column dies.
 #include <gtest/gtest.h>
 #include <kernels/factor.hpp>
 

@@ -1,5 +1,5 @@
-// See fastest_path.hpp. Each family is measured on one typical piece of work that fits the second
-// cache: what is compared is arithmetic, not memory.
+// See fastest_path.hpp. Each family is measured on one typical piece of work that fits the
+// second-level cache, so that arithmetic is compared, not memory.
 #include <kernels/fastest_path.hpp>
 
 #include <kernels/low_rank.hpp>
@@ -17,11 +17,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Duration = Clock::duration;
 
-// A family stops repeating when this is used up; each path has run once by then.
+// A family stops repeating after this time; each path has run once by then.
 constexpr auto kBudget = std::chrono::microseconds(1500);
 constexpr int kRepetitions = 8;
-// A wider path is taken where it needs at most this share of the narrower one's time: between
-// equals the one that does not lower the clock of what runs next is better.
+// A wider path is chosen only if it needs at most this share of the narrower path's time. Between
+// equal paths the narrower is better, because it does not lower the clock of the code that runs
+// next.
 constexpr double kClearlyFaster = 0.95;
 
 template <typename Work>

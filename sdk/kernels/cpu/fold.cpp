@@ -1,5 +1,5 @@
-// See fold.hpp. One body, compiled for several instruction sets; contraction is off, so all give
-// the same bits.
+// See fold.hpp. One body is compiled for several instruction sets; contraction is off, so their
+// bits are equal.
 #include <kernels/fold.hpp>
 #include <kernels/stream.hpp>
 
@@ -9,8 +9,8 @@
 namespace penstock::kernels {
 namespace {
 
-// Copies of the fields, so that the compiler need not fear that work overlaps them. Arrays are the
-// same or do not overlap.
+// Applies the fold with copies of the fields, so that the compiler knows that stores to work do not
+// change them. Two arrays are either identical or do not overlap.
 [[gnu::always_inline]] inline void sweep(const Fold& all, uint64_t n) {
   const Fold fold = all;
   float* work = fold.work;

@@ -1,4 +1,5 @@
-// One sweep against two: compensate in plain loops, then the selections and looks that take a fold.
+// Tests that one sweep gives the results of two: a kernel with a fold, against compensate in plain
+// loops and then the kernel without a fold.
 #include <gtest/gtest.h>
 
 #include <penstock/memory.h>
@@ -23,7 +24,8 @@ std::vector<CodePath> paths() {
   return all;
 }
 
-// Where work and u are before: where they go, or elsewhere. Large ones of these are streamed.
+// The place of the old work and u: the place of the results, or elsewhere. Large results elsewhere
+// are streamed.
 enum class Place { here, elsewhere };
 constexpr Place kPlaces[] = {Place::here, Place::elsewhere};
 
@@ -62,7 +64,7 @@ struct Arrays {
     }
   }
 
-  // Work and u are read elsewhere; where they go nothing of meaning lies.
+  // Lets work and u be read elsewhere; the memory of the results then has no meaningful content.
   void read(Place place) {
     if (place == Place::here) return;
     work_before = work;
@@ -135,7 +137,8 @@ struct Chosen {
   std::vector<float> values;
 };
 
-// The same selection of a segment with a fold and of one that was compensated before.
+// Compares a selection of a segment with a fold to the selection of a segment that was compensated
+// before.
 template <typename Select>
 void expect_one_sweep_equals_two(const std::vector<std::vector<float>>& drawn, uint64_t n,
                                  uint64_t room, uint64_t scratch_bytes, Select&& select) {
@@ -212,7 +215,8 @@ TEST(Fold, SelectingAboveInTheSameSweepEqualsTwoSweeps) {
     }
 }
 
-// look(arrays, fold, path) gives numbers; they and the arrays are those of two sweeps.
+// look(arrays, fold, path) returns numbers; the numbers and the arrays must be equal to the results
+// of two sweeps.
 template <typename Look>
 void expect_looking_equals_two_sweeps(Look&& look) {
   for (const auto& distribution : test::distributions())

@@ -1,4 +1,4 @@
-// Products with thin factors: turns the factor on its side, then runs the loops of the code path.
+// Products with thin factors: transposes the factor, then runs the loops of the code path.
 #include <kernels/low_rank.hpp>
 
 #include <kernels/stream.hpp>
@@ -8,13 +8,13 @@
 #include <cstring>
 
 namespace penstock::kernels::low_rank {
-// In blocks of rows that stay in the first-level cache, so that a line is read once.
+// Rows of a block, which stays in the first-level cache, so that a line is read once.
 constexpr uint64_t kBlock = 64;
 
 typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
 typedef int32_t Lanes __attribute__((vector_size(16)));
 
-// to[c][i] = from[i][c], 4 x 4; the strides are those of rows.
+// to[c][i] = from[i][c], 4 x 4; the strides are distances between rows.
 static void turn_four(const float* from, uint64_t from_stride, float* to, uint64_t to_stride) {
   const auto row = [&](uint64_t i) {
     return *reinterpret_cast<const Four*>(from + i * from_stride);
@@ -33,7 +33,7 @@ static void turn_four(const float* from, uint64_t from_stride, float* to, uint64
   store(3, __builtin_shuffle(high0, high1, kSecond));
 }
 
-// body4(i, c) for squares of four rows and columns, body1(i, c) for what is left.
+// body4(i, c) for squares of four rows and columns, body1(i, c) for the rest.
 template <typename Body4, typename Body1>
 static void for_squares(uint64_t length, uint64_t rank, Body4 body4, Body1 body1) {
   for (uint64_t begin = 0; begin < length; begin += kBlock) {
@@ -77,8 +77,8 @@ namespace {
 // Elements that are compensated before they are multiplied: they stay in the second-level cache.
 constexpr uint64_t kFoldElements = 16 * 1024;
 
-// Calls body(first row, rows) for blocks of whole groups of the rows [begin, end), whose columns
-// [left, right) are compensated by then; without a fold for all rows at once.
+// Calls body(first row, rows) for blocks of whole groups of the rows [begin, end), after it has
+// compensated their columns [left, right). If there is no fold, it calls body once for all rows.
 template <typename Body>
 void for_blocks(const Shape& shape, const Fold* fold, CodePath path, uint64_t begin, uint64_t end,
                 uint64_t left, uint64_t right, Body body) {
@@ -96,7 +96,7 @@ void for_blocks(const Shape& shape, const Fold* fold, CodePath path, uint64_t be
   }
 }
 
-// Threads share the rows: each row of the result is a sum of its own.
+// Threads share the rows, because each row of the result has its own sums.
 void multiply_blocks(const Shape& shape, float* m, const float* q, float* p, float* scratch,
                      const Execution& on, const Fold* fold, bool take_out) {
   const uint64_t stride = padded(shape.cols);
@@ -111,7 +111,7 @@ void multiply_blocks(const Shape& shape, float* m, const float* q, float* p, flo
                       });
 }
 
-// In tiles of a few rows, as many as share the loads of a factor.
+// Expands in tiles of a few rows, as many rows as share the loads of a factor.
 void expand_streamed(const Shape& shape, const float* p, const float* q_columns, float scale,
                      float* out, CodePath path) {
   constexpr uint64_t kRows = 4, kCols = 2 * kStreamTile / kRows;
@@ -146,7 +146,7 @@ void multiply_and_take_out(const Shape& shape, float* m, const float* q, float* 
   multiply_blocks(shape, m, q, p, scratch, on, fold, true);
 }
 
-// Threads share the columns of m: each has a sum over all rows, in the rows' order.
+// Threads share the columns of m: each column has its own sum over all rows, in the order of rows.
 void multiply_transposed(const Shape& shape, const float* m, const float* p, float* q,
                          float* scratch, const Execution& on, const Fold* fold) noexcept {
   const uint64_t stride = padded(shape.cols);

@@ -1,4 +1,4 @@
-// Builds the low-rank loops once per code path from one text.
+// Compiles the low-rank loops of low_rank_body.inc once per code path.
 #include "low_rank_paths.hpp"
 
 #include <kernels/cpu/doubles.hpp>

@@ -1,4 +1,4 @@
-// Low-rank products against sums in double, and every code path against the portable one.
+// Low-rank products against sums in double, and every code path against the portable path.
 #include <gtest/gtest.h>
 #include <penstock/memory.h>
 #include <kernels/low_rank.hpp>
@@ -15,7 +15,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// Nothing, single rows and columns, odd sizes, whole and broken tiles, more than one panel.
+// Empty shapes, single rows and columns, odd sizes, whole and partial tiles, more than one panel.
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> list = {{0, 5, 1},     {5, 0, 1},    {1, 1, 1},   {1, 33, 1},
                                           {33, 1, 1},    {3, 7, 3},    {16, 16, 4}, {17, 15, 2},
@@ -39,7 +39,7 @@ struct Case {
         p(gauss(s.rows * s.rank, 2)),
         q(gauss(s.cols * s.rank, 3)),
         scratch(scratch_floats(s) + 16) {}
-  // Aligned as callers have to.
+  // Scratch with the alignment that callers must provide.
   float* room() {
     const auto address = reinterpret_cast<uintptr_t>(scratch.data());
     return scratch.data() + (64 - address % 64) % 64 / sizeof(float);
@@ -138,7 +138,8 @@ TEST(LowRank, MultiplyAndTakeOutHasTheBitsOfBothSteps) {
   }
 }
 
-// A matrix whose compensation is folded into a product, and one that is compensated before.
+// A matrix that a product compensates by a fold, and a matrix that is compensated before the
+// product.
 struct FoldedCase {
   FoldedCase(const Shape& shape, uint32_t form, CodePath path)
       : together(shape),
@@ -218,7 +219,7 @@ TEST(LowRank, EveryCodePathGivesTheSameBits) {
     }
 }
 
-// All products, the first of them with a compensate in it.
+// Runs all products, the first product with a fold.
 void expect_same_on_threads(const Shape& shape, uint32_t form) {
   FoldedCase a(shape, form, widest_code_path()), b(shape, form, widest_code_path());
   test::ThreadPerTask three(3);
@@ -245,7 +246,7 @@ TEST(LowRank, SeveralThreadsGiveTheBitsOfOne) {
   for (const uint32_t form : {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_NESTEROV}) {
     expect_same_on_threads({517, 1103, 4}, form);  // three ranges, broken groups and panels
     expect_same_on_threads({131, 2400, 3}, form);
-    // Results past the caches; what a sanitizer looks for shows in the others.
+    // These results are stored past the caches; the smaller cases are enough for a sanitizer.
     if (!test::kSanitized) expect_same_on_threads({2500, 4096, 4}, form);
   }
 }
@@ -260,7 +261,7 @@ TEST(LowRank, BitsDoNotDependOnTheAlignmentOfTheMatrix) {
   EXPECT_TRUE(same_bits(c.p, p));
 }
 
-// The order of additions is a promise between machines, so it is written out here once more.
+// The order of additions is a promise between machines, so this test spells it out again.
 TEST(LowRank, MultiplySumsInSixteenLanesJoinedByHalving) {
   const Shape shape{1, 53, 1};
   Case c(shape);

@@ -1,5 +1,5 @@
-// See norm.hpp. One body, compiled for several instruction sets: the order of additions is in the
-// source, and contraction is off, so that only the width of the registers differs.
+// See norm.hpp. One body is compiled for several instruction sets. The source fixes the order of
+// additions, and contraction is off, so only the width of the registers differs.
 #include <kernels/norm.hpp>
 
 #include <cmath>

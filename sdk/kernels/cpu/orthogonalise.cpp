@@ -1,10 +1,11 @@
 // Orthogonalisation of tall, thin factors.
 //
 // Cholesky-QR: with G = P^T P = L L^T, the columns of P L^-T are orthonormal up to cond(P)^2 times
-// the rounding of G. G is summed in double, so where the columns are far from dependent, all of
-// them together, one pass leaves the rounding of float; else a second pass does (Yamamoto et al.,
-// "Roundoff error analysis of the CholeskyQR2 algorithm", ETNA 2015). Where a pivot is too small
-// for that, modified Gram-Schmidt runs instead, each column until projecting changes little.
+// the rounding of G. G is summed in double. So if the columns together are far from dependent, the
+// error after one pass is the rounding of float; otherwise a second pass reaches this error
+// (Yamamoto et al., "Roundoff error analysis of the CholeskyQR2 algorithm", ETNA 2015). If a pivot
+// is too small for this, modified Gram-Schmidt runs instead, on each column until projecting
+// changes little.
 #include <kernels/low_rank.hpp>
 
 #include "low_rank_paths.hpp"
@@ -17,21 +18,23 @@
 namespace penstock::kernels::low_rank {
 namespace {
 
-// A pivot is the squared length that projecting leaves of a column. Cholesky is trusted where it is
-// above these shares of the column's own squared length and of the longest one's; the second stays
-// above kDependent squared, so that the exact rule is left to Gram-Schmidt.
+// A pivot is the squared length of a column after projecting. Cholesky is trusted if the pivot is
+// above these shares of the column's own squared length and of the longest column's squared length.
+// The second share is above kDependent squared, so that Gram-Schmidt applies the exact rule.
 constexpr double kOwnPivot = 1e-10;
 constexpr double kLongestPivot = 1e-13;
 // The product of the pivots' shares is the determinant of G with columns of length 1, and G's
-// smallest eigenvalue is more than a third of it: above this, the rounding of G is not to be seen
-// in a float after one pass. A bound for each pivot would not do, for columns that each depend a
-// little on the one before depend much on all of them.
+// smallest eigenvalue is more than a third of it. Above this bound the rounding of G does not show
+// in a float after one pass. A bound for each pivot would not be enough, because columns that each
+// depend a little on the previous column depend much on all previous columns together.
 constexpr double kOnePassDeterminant = 1e-6;
-// What is left of a dependent column, as a share of its own and of the longest length.
+// A column is dependent if projecting leaves at most this share of its own or of the longest
+// length.
 constexpr double kDependent = 1e-7;
 constexpr int kMaxProjections = 4;
 
-// Of a Gram matrix's lanes, then of rows that are being solved.
+// Doubles of temporary memory, first for the lanes of a Gram matrix, then for rows that are being
+// solved.
 uint64_t temporary_doubles(uint64_t rank) {
   return rank * std::max(rank * kLanes, kSolvedRows);
 }
@@ -54,8 +57,8 @@ struct Columns {
   }
 };
 
-// lower[rank x rank] <- the Cholesky factor of the columns' Gram matrix. Returns the product of
-// the pivots' shares in their columns' squares, or 0, with `lower` undefined, when one is too small
+// lower[rank x rank] <- the Cholesky factor of the columns' Gram matrix. Returns the product of the
+// pivots' shares in their columns' squares, or 0, with `lower` undefined, if a pivot is too small
 // or not finite.
 double factor_gram(const Columns& p, double* lower, double* temporary) {
   const uint64_t rank = p.rank;
@@ -90,14 +93,14 @@ bool cholesky(const Columns& p, double* lower, double* temporary) {
   return true;
 }
 
-// The length of a column; 0 where the column holds a number that is not finite.
+// The length of a column; 0 if the column holds a number that is not finite.
 double finite_length(const Columns& p, uint64_t j) {
   const double length = std::sqrt(p.dot(j, j));
   return std::isfinite(length) ? length : 0.0;
 }
 
-// Makes column j orthogonal to the earlier ones. Returns the length that is left of `length`, or 0
-// once it is at most `floor`.
+// Makes column j orthogonal to the earlier columns. Returns the length that is left of `length`, or
+// 0 if it is at most `floor`.
 double project_out(const Columns& p, uint64_t j, double length, double floor) {
   for (int pass = 0; pass < kMaxProjections; ++pass) {
     for (uint64_t k = 0; k < j; ++k)

@@ -1,4 +1,4 @@
-// Orthogonalisation: orthonormal, same span in the same order, whatever the input.
+// Orthogonalisation gives orthonormal columns with the span of the input, in order, for any input.
 #include <gtest/gtest.h>
 #include <kernels/low_rank.hpp>
 
@@ -119,7 +119,8 @@ TEST(Orthogonalise, NearlyDependentColumnsBecomeOrthogonalAndKeepTheirDirection)
   }
 }
 
-// Columns that share all but `apart` of themselves come out orthonormal to the rounding of float.
+// Expects orthonormal columns, to the rounding of float, for columns that are equal except for a
+// part of size `apart`.
 void expect_exactly_orthonormal(uint64_t rank, double apart) {
   const uint64_t rows = 4096;
   std::mt19937 generator(5);
@@ -142,7 +143,7 @@ TEST(Orthogonalise, NearlyDependentColumnsAreOrthonormalToTheRoundingOfFloat) {
   for (const double apart : {1.2e-5, 2e-5, 5e-5}) expect_exactly_orthonormal(8, apart);
 }
 
-// On both sides of what takes a second pass.
+// Distances on both sides of the bound for a second pass.
 TEST(Orthogonalise, ColumnsThatAreFarFromDependentAreOrthonormalToTheRoundingOfFloat) {
   for (const double apart : {1e-2, 1e-1, 0.5, 1.0, 3.0}) {
     expect_exactly_orthonormal(2, apart);
@@ -150,7 +151,7 @@ TEST(Orthogonalise, ColumnsThatAreFarFromDependentAreOrthonormalToTheRoundingOfF
   }
 }
 
-// Each column depends a little on the one before: every pivot by itself looks harmless.
+// Each column depends a little on the previous column: every single pivot looks harmless.
 TEST(Orthogonalise, AChainOfDependentColumnsComesOutOrthonormal) {
   const uint64_t rows = 4096;
   for (const uint64_t rank : {4, 5, 8, 32})

@@ -1,5 +1,6 @@
-// Packing in groups of eight codes (element/packing.hpp), a dozen plain operations for eight; four
-// bits, which most methods use, in registers of 16 bytes that every processor has.
+// Packs groups of eight codes (element/packing.hpp), with a dozen plain operations per group. Codes
+// of four bits, which most methods use, are packed in registers of 16 bytes, which every processor
+// has.
 #include <kernels/pack_bits.hpp>
 
 #include <kernels/element/packing.hpp>

@@ -1,4 +1,4 @@
-// Packed codes against one bit after the other.
+// Packed codes against a loop over single bits.
 #include <gtest/gtest.h>
 #include <kernels/pack_bits.hpp>
 

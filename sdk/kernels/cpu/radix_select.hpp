@@ -10,20 +10,21 @@
 
 namespace penstock::kernels {
 
-// Entries above `threshold` are chosen, and the first `ties` of those equal to it.
+// Keys above `threshold` are chosen, and the first `ties` keys that are equal to it.
 struct ExactThreshold {
   uint32_t threshold;
   uint64_t ties;
 };
 
-inline constexpr int kRadixBits = 11;  // of a key are looked at first, then so many:
+inline constexpr int kRadixBits = 11;  // bits of a key in the first pass; later passes:
 inline constexpr int kFineBits = 10;
 inline constexpr uint64_t kRadixBins = uint64_t{1} << kRadixBits;
 inline constexpr uint64_t kRadixTables = 4;
-// Bytes of histograms that select_exactly works in.
+// Bytes of the histograms of select_exactly.
 inline constexpr uint64_t kRadixBytes = kRadixBins * kRadixTables * sizeof(uint32_t);
 
-// Takes off `bin` what lies above the k-th largest; returns the bin that holds it.
+// Returns the bin that holds the k-th largest key, and subtracts from k the keys in the bins above
+// it.
 inline uint32_t find_bin(const uint32_t* histogram, uint64_t n_bins, uint64_t& k) {
   uint64_t bin = n_bins - 1;
   while (histogram[bin] < k) k -= histogram[bin--];
@@ -31,10 +32,10 @@ inline uint32_t find_bin(const uint32_t* histogram, uint64_t n_bins, uint64_t& k
 }
 
 // `visit(body)` calls body(position, key) for each of the n < 2^32 keys, positions ascending from
-// 0; 1 <= k <= n; all keys lie in [lowest, highest]. The narrower that range, the fewer keys share
-// the bin of the k-th largest, and finding the rest of its bits is then all but free. Magnitudes
-// crowd into few exponents, so the first histogram of many keys is kept in four tables:
-// neighbouring keys do not wait for each other's counter.
+// 0; 1 <= k <= n; all keys lie in [lowest, highest]. The narrower this range, the fewer keys share
+// the bin of the k-th largest key, and the search for the rest of its bits is then almost free.
+// Magnitudes have few different exponents, so the first histogram of many keys has four tables:
+// neighbouring keys then do not wait for each other's counter.
 template <typename Visit>
 ExactThreshold select_exactly(Visit&& visit, uint64_t n, uint64_t k, uint32_t* histogram,
                               uint32_t lowest = 0, uint32_t highest = kInfinityKey) {

@@ -1,4 +1,4 @@
-// Normal numbers by counter.
+// Counter-based normal numbers.
 #include <kernels/random_normal.hpp>
 
 #include <kernels/element/normal.hpp>

@@ -1,5 +1,5 @@
-// See random_uniform.hpp. One loop, compiled for several instruction sets; integers have no
-// rounding to differ in.
+// See random_uniform.hpp. One loop is compiled for several instruction sets; integers have no
+// rounding that could differ.
 #include <kernels/random_uniform.hpp>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct AsNumber {
   [[gnu::always_inline]] static float of(uint32_t word) { return unit_interval(word); }
 };
 
-// Elements that do not cross into another block.
+// Fills elements that all lie in one block.
 template <typename As>
 [[gnu::always_inline]] inline void fill_block(RandomBlock block, uint32_t first, uint64_t count,
                                               typename As::Result* out) {

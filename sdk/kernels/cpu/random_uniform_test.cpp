@@ -1,4 +1,4 @@
-// Random words against the formulas of the header, and as random numbers.
+// Tests random words against the formulas of the header, and their statistics as random numbers.
 #include <gtest/gtest.h>
 #include <kernels/random_uniform.hpp>
 
@@ -103,7 +103,7 @@ TEST(RandomUniform, BytesAndPairsOfNeighboursAreEquallyFrequent) {
   }
 }
 
-// Every bit of one stream is set as often as not where the same bit of the other is.
+// Expects that a bit of one stream equals the bit of the other stream in half of the words.
 void expect_unrelated(const std::vector<uint32_t>& one, const std::vector<uint32_t>& other) {
   int64_t differ[32] = {};
   for (uint64_t k = 0; k < one.size(); ++k)

@@ -1,5 +1,5 @@
-// See reduce.hpp. All sources of one tile are read before its result is written: that is why the
-// target may be one of them, and why a tile stays in the first-level cache.
+// See reduce.hpp. All sources of a tile are read before its result is written. So the target may be
+// one of the sources, and a tile stays in the first-level cache.
 #include <kernels/convert.hpp>
 #include <kernels/reduce.hpp>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kTile = 2048;  // elements
 
-// 16-bit floats and bool: how their bits become numbers to compute with.
+// Conversion of 16-bit floats and bool from bits to numbers and back.
 struct Half {
   using Stored = uint16_t;
   using Number = float;
@@ -49,7 +49,8 @@ constexpr bool kPlain = false;
 template <typename T>
 constexpr bool kPlain<Plain<T>> = true;
 
-// Integers wrap around: computed unsigned, and wide enough that promotion to int cannot overflow.
+// Integers wrap around: they are computed unsigned, in a type so wide that promotion to int cannot
+// overflow.
 template <typename T>
 using Wrapping = typename std::conditional_t<std::is_integral_v<T>,
                                              std::conditional<sizeof(T) == 8, uint64_t, uint32_t>,
@@ -67,9 +68,9 @@ struct Product {
     return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
   }
 };
-// Divided in float32, before it is rounded to 16 bits.
+// The sum is divided in float32, before it is rounded to 16 bits.
 struct Mean : Sum {};
-// `b != b` lets a NaN through wherever it stands; it is false for integers.
+// `b != b` keeps a NaN of any source; it is false for integers.
 struct Min {
   template <typename T>
   static T join(T a, T b) {

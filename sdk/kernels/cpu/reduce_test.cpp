@@ -46,7 +46,7 @@ void check_dtype(uint32_t dtype) {
             expected[i] = static_cast<T>(plain<W>(reduction, expected[i], sources[s][i]));
         std::vector<const void*> pointers;
         for (auto& source : sources) pointers.push_back(source.data());
-        std::vector<T>& target = sources[n_sources / 2];  // in place over one of them
+        std::vector<T>& target = sources[n_sources / 2];  // in place over a source
         ASSERT_TRUE(
             reduce_in_order(dtype, reduction, pointers.data(), n_sources, target.data(), count));
         ASSERT_EQ(target, n_sources > 1 ? expected : sources[0]) << dtype << " op " << reduction;

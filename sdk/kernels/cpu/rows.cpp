@@ -1,8 +1,8 @@
 // See rows.hpp.
 //
-// A row is cut into groups, and the k-th largest of the groups' maxima is a bound that at least k
-// entries reach, with certainty, and few more do: of n groups about n ln(n / (n - k)). One
-// compaction collects them, in order, and the exact k are found among these.
+// A row is cut into groups. The k-th largest of the groups' maxima is a bound that always at least
+// k entries reach, and few more: for n groups about n ln(n / (n - k)). One compaction collects
+// these entries, in order, and the k largest are found among them.
 #include <kernels/rows.hpp>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 constexpr int32_t kInfinity = static_cast<int32_t>(kInfinityKey);
 constexpr uint64_t kFewestGroups = 64;
 constexpr uint64_t kMostGroups = 4096;
-constexpr uint64_t kSweep = 16;  // keys are compared so many at a time
+constexpr uint64_t kSweep = 16;  // keys that are compared at a time
 static_assert(kSweep <= kCompactPad);
 
 struct Job {
@@ -32,15 +32,16 @@ struct Workspace {
   int32_t* keys;      // [width + kCompactPad]
 };
 
-// Twice to four times k, so that few entries more than k reach the bound; none where that would be
-// most of the row: then all entries but zeros are candidates.
+// The number of groups: two to four times k, so that few more than k entries reach the bound. It is
+// 0 if that would be most of the row; all entries but zeros are candidates then.
 uint64_t groups_for(uint64_t width, uint64_t k) {
   uint64_t n_groups = kFewestGroups;
   while (n_groups < 4 * k && n_groups < kMostGroups && 4 * n_groups <= width) n_groups *= 2;
   return n_groups <= width && 2 * k <= n_groups ? n_groups : 0;
 }
 
-// All `count` < k entries that are not zero, and zeros from the front of the row to make k.
+// Chooses all `count` < k entries that are not zero, and zeros from the front of the row, to give k
+// entries.
 void fill_with_zeros(const uint32_t* indices, uint64_t count, uint32_t offset, uint64_t k,
                      uint32_t* chosen) {
   uint64_t zeros = k - count;

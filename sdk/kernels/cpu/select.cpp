@@ -1,9 +1,9 @@
 // See select.hpp.
 //
-// One pass over the input: a small sample gives a threshold that is almost surely below the k-th
-// largest magnitude; one compaction collects the few entries that reach it, in order; the exact
-// threshold is found among these. Should the sample mislead (too few or too many pass), the exact
-// threshold is found among all entries, in three passes.
+// A selection takes one pass over the input: a small sample gives a threshold that is almost surely
+// below the k-th largest magnitude; one compaction collects the few entries that reach it, in
+// order; the exact threshold is found among these entries. If the sample misleads (too few or too
+// many entries pass), the exact threshold is found among all entries, in three passes.
 #include <kernels/select.hpp>
 #include <kernels/stream.hpp>
 
@@ -19,7 +19,7 @@ namespace penstock::kernels {
 namespace {
 
 constexpr uint64_t kSamples = 16 * 1024;
-constexpr uint64_t kAlwaysAll = 16 * 1024;  // up to here a sample would not pay
+constexpr uint64_t kAlwaysAll = 16 * 1024;  // up to this n a sample would not pay
 
 static_assert(kRadixBytes <= kSelectFixedBytes);
 
@@ -27,15 +27,16 @@ uint64_t sample_size(uint64_t n) {
   return std::clamp<uint64_t>(n / 16, 1024, kSamples);
 }
 
-// Sample entries that lie above the wanted threshold: four standard deviations more than expected.
+// The number of sample entries above the wanted threshold: four standard deviations more than
+// expected.
 uint64_t sample_rank(uint64_t n, uint64_t k) {
   const double expected =
       static_cast<double>(sample_size(n)) * static_cast<double>(k) / static_cast<double>(n);
   return static_cast<uint64_t>(std::ceil(expected + 4 * std::sqrt(expected) + 4));
 }
 
-// The parts of a scratch. The sample has been used when the first entry is collected, so it lies in
-// the same place.
+// The parts of a scratch. The sample is no longer needed when the first entry is collected, so both
+// share one place.
 struct Workspace {
   explicit Workspace(SelectScratch scratch) : histogram(static_cast<uint32_t*>(scratch.data)) {
     const uint64_t room = (scratch.bytes - kSelectFixedBytes) / (2 * sizeof(uint32_t));
@@ -46,7 +47,7 @@ struct Workspace {
   uint32_t* sample() const { return indices; }  // [2 * capacity]
   uint32_t* histogram;
   uint32_t* indices;  // [capacity + kCompactPad]
-  uint32_t* bits;     // of the entries there
+  uint32_t* bits;     // bits of the entries at `indices`
   uint64_t capacity;
 };
 
@@ -56,9 +57,8 @@ uint64_t total(std::span<const SelectSegment> segments) {
   return n;
 }
 
-// A key that at least k entries should reach; 1 (every entry but zeros) where sampling does not
-// help. Positions are one per stride, scattered by a hash, so that no period of the data meets
-// them.
+// A key that at least k entries should reach; 1 (every entry but zeros) if sampling does not help.
+// A hash scatters the positions, one per stride, so that they do not match a period of the data.
 uint32_t sampled_threshold(std::span<const SelectSegment> segments, uint64_t n, uint64_t k,
                            const Workspace& work) {
   const uint64_t rank = sample_rank(n, k);
@@ -87,7 +87,8 @@ void compensate_all(std::span<SelectSegment> segments, CodePath path) {
   for (SelectSegment& segment : segments) segment.fold = nullptr;
 }
 
-// Compensates on the way where a segment wants it, to the end even where too many pass.
+// Collects the entries of all segments that reach `threshold`. Segments with a fold are compensated
+// in this pass, to the end even if too many entries pass.
 uint64_t compact_all(std::span<SelectSegment> segments, uint32_t threshold, const Workspace& work,
                      CodePath path) {
   const Compact compact = compact_on(path);
@@ -112,7 +113,7 @@ uint64_t compact_all(std::span<SelectSegment> segments, uint32_t threshold, cons
   return count;
 }
 
-// Hands positions in ascending order to the segments they belong to.
+// Writes positions, which come in ascending order, to their segments.
 class Emitter {
  public:
   explicit Emitter(std::span<SelectSegment> segments) : segments_(segments) {
@@ -122,7 +123,7 @@ class Emitter {
     SelectSegment& segment = at(position);
     put(segment, position, segment.x[position - begins_]);
   }
-  // The same where the value is at hand: x may have left the cache.
+  // Writes a position whose value is known, because x may have left the cache.
   void operator()(uint64_t position, uint32_t bits) {
     put(at(position), position, std::bit_cast<float>(bits));
   }
@@ -156,7 +157,8 @@ uint64_t drop_later_ties(const Workspace& work, uint64_t count, ExactThreshold e
   return kept;
 }
 
-// The k largest among `count` > k collected entries, all at least `lowest`, move to the front.
+// Moves the k largest of `count` > k collected entries, whose keys are all at least `lowest`, to
+// the front.
 void keep_largest(const Workspace& work, uint64_t count, uint64_t k, uint32_t lowest,
                   CodePath path) {
   uint32_t highest = lowest;
@@ -169,7 +171,7 @@ void keep_largest(const Workspace& work, uint64_t count, uint64_t k, uint32_t lo
   if (reach > k) drop_later_ties(work, reach, exact);
 }
 
-// The k largest among `count` >= k collected entries, all at least `lowest`.
+// Writes the k largest of `count` >= k collected entries, whose keys are all at least `lowest`.
 void emit_collected(std::span<SelectSegment> segments, uint64_t k, uint64_t count, uint32_t lowest,
                     const Workspace& work, CodePath path) {
   if (count > k) keep_largest(work, count, k, lowest, path);
@@ -186,7 +188,7 @@ void emit_collected(std::span<SelectSegment> segments, uint64_t k, uint64_t coun
   }
 }
 
-// All `count` < k entries that are not zero, and zeros from the front to make k.
+// Writes all `count` < k entries that are not zero, and zeros from the front, to give k entries.
 void emit_with_zeros(std::span<SelectSegment> segments, uint64_t k, uint64_t count,
                      const Workspace& work) {
   Emitter emit(segments);
@@ -200,7 +202,7 @@ void emit_with_zeros(std::span<SelectSegment> segments, uint64_t k, uint64_t cou
   for (; zeros > 0; --zeros) emit(position++);
 }
 
-// Without a sample: three passes for the threshold, one to emit.
+// Selects without a sample: three passes find the threshold, one pass writes.
 void emit_from_all(std::span<SelectSegment> segments, uint64_t k, const Workspace& work) {
   const auto keys = [&](auto&& body) {
     uint64_t position = 0;

@@ -25,7 +25,8 @@ double magnitude(float value) {
   return std::isnan(value) ? 0.0 : std::fabs(double{value});
 }
 
-// The definition: sort all by (magnitude descending, index ascending), take k, sort by index.
+// The definition of the order: sort all entries by (magnitude descending, index ascending), take k,
+// sort by index.
 std::vector<uint32_t> sorted_order(const std::vector<float>& x) {
   std::vector<uint32_t> order(x.size());
   std::iota(order.begin(), order.end(), 0u);

@@ -1,4 +1,4 @@
-// Packing of signs into planes of bits, and what is done to values by their sign.
+// Packs signs into planes of bits, and changes values according to their sign.
 #include <kernels/sign.hpp>
 #include <kernels/stream.hpp>
 
@@ -13,7 +13,8 @@
 namespace penstock::kernels {
 namespace {
 
-// Bits of up to 64 elements: where they are negative, and where they are zero.
+// Two words with one bit for each of up to 64 elements: whether it is negative, and whether it is
+// zero.
 struct WordBits {
   uint64_t negative;
   uint64_t zero;
@@ -69,7 +70,7 @@ __attribute__((target("avx512f"))) inline WordBits read_avx512(const float* valu
 }
 #endif
 
-// Where bits go: a plane of negative elements and a list of zeros.
+// A sink for bits: a plane of negative elements and a list of zeros.
 struct PlaneAndList {
   uint64_t* negative;
   uint32_t* zeros;
@@ -87,7 +88,7 @@ struct PlaneAndList {
   }
 };
 
-// Where bits go: a plane of elements that are not zero.
+// A sink for bits: a plane of elements that are not zero.
 struct NonzeroPlane {
   uint64_t* nonzero;
   [[gnu::always_inline]] void put(uint64_t word, WordBits bits) { nonzero[word] = ~bits.zero; }
@@ -110,7 +111,7 @@ __attribute__((target("avx512f"))) void pack_avx512(const float* values, uint64_
 }
 #endif
 
-// Whole words, from `first`, where `values` begin, to before `end`.
+// Packs whole words, from element `first`, where `values` begin, to before `end`.
 template <typename Sink>
 void pack_words(const float* values, uint64_t first, uint64_t end, Sink& sink, CodePath path) {
 #if defined(__x86_64__)
@@ -144,8 +145,8 @@ struct SignCounts {
   return counts;
 }
 
-// x + |x| is 2 x above zero and 0 below, without a comparison, which would keep the compiler from
-// using vectors; exact in double.
+// The sums by sign, in lanes. x + |x| is 2 x above zero and 0 below, and exact in double. A
+// comparison instead would keep the compiler from using vectors.
 [[gnu::always_inline]] inline SumsBySign sums_in_lanes(const float* values, uint64_t numel) {
   double above[kLanes] = {}, below[kLanes] = {};
   const auto add = [&](uint64_t lane, double x) {

@@ -1,5 +1,5 @@
-// Sums of signs with values. A tile of the result stays in the first cache while one sender after
-// the other is added to it, so the result is written once however many there are.
+// Sums of signs with values. A tile of the result stays in the first-level cache while one sender
+// after the other is added to it, so the result is written once for any number of senders.
 #include <kernels/stream.hpp>
 #include "sign_tile.hpp"
 
@@ -10,7 +10,7 @@
 namespace penstock::kernels {
 namespace {
 
-// One sender's part of a tile: bits, and the numbers they stand for.
+// One sender's part of a tile: bits, and their numbers.
 struct Part {
   const uint64_t* negative;
   const uint64_t* nonzero;  // null: no zeros
@@ -53,7 +53,7 @@ void put_portable(const Part& part, uint64_t count, float* out) {
   }
 }
 
-// The last word where it is not whole.
+// Handles the last word if it is not whole.
 template <bool kFirst>
 void put_rest(const Part& part, uint64_t count, float* out) {
   const uint64_t whole = count / 64;
@@ -63,7 +63,7 @@ void put_rest(const Part& part, uint64_t count, float* out) {
 }
 
 #if defined(__x86_64__)
-// All bits of lane k where bit k of `bits` is set.
+// Sets all bits of lane k if bit k of `bits` is set.
 __attribute__((target("avx2"))) inline __m256 spread(uint64_t bits) {
   const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
   const __m256i all = _mm256_set1_epi32(static_cast<int>(bits & 255));
@@ -82,7 +82,7 @@ __attribute__((target("avx2"))) void put_avx2(const Part& part, uint64_t count, 
       negative >>= 8, nonzero >>= 8;
     }
   }
-  _mm256_zeroupper();  // a call in the last place makes the compiler forget it
+  _mm256_zeroupper();  // before a tail call the compiler omits it
   put_rest<kFirst>(part, count, out);
 }
 template <bool kFirst>
@@ -98,7 +98,7 @@ __attribute__((target("avx512f"))) void put_avx512(const Part& part, uint64_t co
       negative >>= 16, nonzero >>= 16;
     }
   }
-  _mm256_zeroupper();  // a call in the last place makes the compiler forget it
+  _mm256_zeroupper();  // before a tail call the compiler omits it
   put_rest<kFirst>(part, count, out);
 }
 #endif

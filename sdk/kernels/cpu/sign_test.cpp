@@ -107,7 +107,7 @@ TEST(Sign, AMajorityWinsAndTiesAreZero) {
         std::vector<Packed> packed;
         std::vector<Signs> signs;
         for (unsigned r = 0; r < voters; ++r) {
-          // Voters differ in how many zeros they have, so that lists and planes meet in one vote.
+          // Voters differ in how many zeros they have, so that one vote has both lists and planes.
           values.push_back(draw(n, r % 2 == 0 ? zeros_in : 0, 100 + r));
           packed.emplace_back(values.back());
         }

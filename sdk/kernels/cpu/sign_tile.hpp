@@ -1,4 +1,4 @@
-// What the kernels that read planes of signs share: tiles of words, and the zeros in one.
+// Tiles of words, and the zeros in a tile, for the kernels that read planes of signs.
 #pragma once
 
 #include <kernels/sign.hpp>
@@ -8,14 +8,14 @@
 
 namespace penstock::kernels {
 
-constexpr uint64_t kTileWords = 32;  // 2048 elements: what a tile needs stays in the first cache
+constexpr uint64_t kTileWords = 32;  // 2048 elements: the data of a tile stays in the first cache
 
 struct Tile {
   uint64_t first_word;
   uint64_t words;
 };
 
-// Whether the sender may have a zero in this tile; a plane of zeros counts as one.
+// Whether the sender may have a zero in this tile; true for every sender with a plane of zeros.
 inline bool may_have_zero(const Signs& sender, const Tile& tile) {
   if (sender.nonzero != nullptr) return true;
   if (sender.n_zeros == 0) return false;
@@ -25,8 +25,8 @@ inline bool may_have_zero(const Signs& sender, const Tile& tile) {
   return at != last && *at < end;
 }
 
-// The plane of nonzero elements of one sender in this tile. False, without writing it, when the
-// sender has no zero here.
+// Writes the plane of nonzero elements of one sender in this tile. Returns false and writes nothing
+// if the sender has no zero here.
 [[gnu::always_inline]] inline bool nonzero_of(const Signs& sender, const Tile& tile,
                                               uint64_t* nonzero) {
   if (sender.nonzero != nullptr) {

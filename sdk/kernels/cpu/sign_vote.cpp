@@ -1,6 +1,7 @@
 // The majority vote. It counts with bit-sliced counters: 64 elements at a time, plane k of a
-// counter holding bit k of 64 counts, so that adding a voter is a ripple of word operations. Where
-// the voters are few and none has a zero, which is nearly always, the counters stay in registers.
+// counter holding bit k of 64 counts, so that adding a voter is a ripple of word operations. If
+// there are few voters and no voter has a zero, as is nearly always the case, the counters stay in
+// registers.
 #include "sign_tile.hpp"
 
 #include <bit>
@@ -15,7 +16,8 @@ struct Planes {
   uint64_t negative[kTileWords];
 };
 
-// Plane by plane, so that every loop over the words of a tile is a plain vector loop.
+// The counters of a tile, stored plane by plane, so that every loop over the words of a tile is a
+// plain vector loop.
 struct Counters {
   uint64_t plane[kMaxPlanes][kTileWords];
 
@@ -43,8 +45,8 @@ struct Counters {
   }
 };
 
-// Compares the number of votes with twice the number of nays: bits set in `positive` where it is
-// larger, in `negative` where it is smaller.
+// Compares the number of votes with twice the number of nays: sets bits in `positive` if it is
+// larger, and in `negative` if it is smaller.
 [[gnu::always_inline]] inline void compare(const Counters& votes, const Counters& nays,
                                            uint64_t planes, uint64_t* positive,
                                            uint64_t* negative) {
@@ -87,7 +89,7 @@ struct Counters {
   votes.add_to_all(without_zeros, planes);
 }
 
-// The result of one tile; voters are counted in planes enough for all of them.
+// Computes the result of one tile; the counters have enough planes for all voters.
 [[gnu::always_inline]] inline void vote_in_tile(const Signs* voters, uint64_t n_voters,
                                                 const Tile& tile, Planes& result) {
   const auto planes =

@@ -1,5 +1,5 @@
-// Fits in stages: how often they look, and what they make of what is remembered. Their thresholds
-// are held against plain loops in plugins/compressors/sidco.
+// Tests how many looks a fit in stages takes, and how it uses remembered numbers. The tests in
+// plugins/compressors/sidco compare its thresholds with plain loops.
 #include <gtest/gtest.h>
 
 #include <cmath>

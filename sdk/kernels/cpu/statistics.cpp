@@ -1,6 +1,6 @@
 // See statistics.hpp. The array is read in tiles that stay in the first-level cache while sums,
-// counts and logarithms are taken from them one after the other. The order of additions is in the
-// source and contraction is off, so only the width of the registers differs between code paths.
+// counts and logarithms are computed one after the other. The source fixes the order of additions,
+// and contraction is off, so only the width of the registers differs between code paths.
 #include <kernels/statistics.hpp>
 #include <kernels/stream.hpp>
 
@@ -63,7 +63,7 @@ Statistics statistics(const float* x, uint64_t n, const StatisticsRequest& reque
                               : compensate_tile(request.fold->from(begin), size, n, path, room);
     const uint64_t whole = size / kLanes * kLanes;
     tile(values, whole, request.logs, lanes);
-    if (whole < size) {  // zeros change nothing
+    if (whole < size) {  // zeros change no result
       alignas(64) float rest[kLanes] = {};
       std::memcpy(rest, values + whole, (size - whole) * sizeof(float));
       tile(rest, kLanes, request.logs, lanes);

@@ -1,7 +1,6 @@
-// Builds the stochastic rounding loops once per code path from one text, and calls them block by
-// block of random words.
-// Vectors are passed to functions that are always inlined, so that how a call would pass them does
-// not matter.
+// Compiles the stochastic rounding loops of stochastic_body.inc once per code path, and calls them
+// for one block of random words after the other. The functions with vector arguments are always
+// inlined, so the calling convention for vectors does not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 #include <kernels/element/rounding.hpp>
@@ -31,8 +30,8 @@ struct Loops {
   void (*add_powers)(const uint8_t*, uint64_t, uint32_t, bool, float*);
 };
 
-// What compilers do badly, for registers of so many lanes: the sign bits of lanes side by side, and
-// the lowest bytes of integers.
+// Operations that compilers do badly, for registers of kWidth lanes: packing the sign bits of
+// lanes, and the lowest bytes of integers.
 template <uint64_t kWidth>
 using LaneBits [[gnu::vector_size(kWidth * 4)]] = int32_t;
 
@@ -50,7 +49,8 @@ void narrow(int32_t* wide, uint64_t count, uint8_t* bytes) {
 [[gnu::target("avx2")]] inline uint64_t lane_bits(const LaneBits<8>& lanes) {
   return static_cast<uint32_t>(_mm256_movemask_ps((__m256)lanes));
 }
-// 32 at a time. The packing instructions work in halves of a register, hence the permutation.
+// Narrows 32 integers at a time. The packing instructions work in halves of a register, so a
+// permutation is needed.
 template <>
 [[gnu::target("avx2")]] void narrow<8>(int32_t* wide, uint64_t count, uint8_t* bytes) {
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);

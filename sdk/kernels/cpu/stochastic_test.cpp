@@ -1,5 +1,5 @@
-// Stochastic rounding: cuts, code paths and scales. What is sent for which element is looked at by
-// the tests of the compressors, against their definitions.
+// Tests of stochastic rounding: cuts, code paths and scales. The tests of the compressors check the
+// sent value of each element, against their definitions.
 #include <gtest/gtest.h>
 #include <kernels/sign.hpp>
 #include <kernels/stochastic.hpp>
@@ -28,7 +28,7 @@ Floats draw(uint64_t n) {
   return values;
 }
 
-// What one call leaves behind.
+// The outputs of one call.
 struct Result {
   Floats values;
   std::vector<uint8_t> codes;

@@ -1,4 +1,5 @@
-// Results that are streamed past the caches against the same in parts too small for that.
+// Results that are streamed past the caches, against results in parts that are too small to be
+// streamed.
 #include <gtest/gtest.h>
 #include <kernels/convert.hpp>
 #include <kernels/low_rank.hpp>

@@ -18,7 +18,7 @@ struct RunningAverage {
 };
 
 // average[i] = copy[i] = old_share * average[i] + new_share * (grad[i] * unscale), for n elements.
-// The three arrays are device memory and do not overlap.
+// The three arrays are device memory and must not overlap.
 [[nodiscard]] int32_t advance_average(const RunningAverage& of, uint64_t n, void* stream) noexcept;
 
 }  // namespace penstock::kernels::cuda

@@ -1,5 +1,6 @@
-// What threads of a warp and of a block do together. Internal to the CUDA kernels. Blocks have one
-// dimension, whole warps, and all their threads stay to the end, so every mask is the full one.
+// Operations that the threads of a warp or of a block do together. Internal to the CUDA kernels.
+// Blocks have one dimension and whole warps, and all their threads stay to the end, so every mask
+// is the full mask.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +11,7 @@
 namespace penstock::kernels::cuda {
 
 inline constexpr uint32_t kAllLanes = 0xffffffffu;
-using Long = unsigned long long;  // what atomics of 64 bits want; as wide as uint64_t
+using Long = unsigned long long;  // the type of 64-bit atomics; as wide as uint64_t
 static_assert(sizeof(Long) == sizeof(uint64_t));
 
 __device__ inline uint32_t lane() {
@@ -19,7 +20,7 @@ __device__ inline uint32_t lane() {
 __device__ inline uint32_t warp_of_block() {
   return threadIdx.x / kWarp;
 }
-// Bits of the lanes before this one.
+// A mask with the bits of the lanes before this lane.
 __device__ inline uint32_t lanes_before() {
   return (1u << lane()) - 1;
 }
@@ -58,8 +59,9 @@ __device__ T warp_largest(T value) {
   return value;
 }
 
-// The sum of `value` over the threads before this one; `total` is that over all. `sums` has
-// kThreads / 32 entries in shared memory, free before and after.
+// The sum of `value` over the threads before this thread; `total` receives the sum over all
+// threads. `sums` has kThreads / 32 entries in shared memory, which are unused before and after the
+// call.
 template <uint32_t kThreads, typename T>
 __device__ T block_exclusive_sum(T value, T* sums, T& total) {
   constexpr uint32_t kWarps = kThreads / kWarp;
@@ -69,7 +71,7 @@ __device__ T block_exclusive_sum(T value, T* sums, T& total) {
   __syncthreads();
   T before = 0;
   total = 0;
-  if constexpr (kWarps > 8) {  // every warp sums over all of them
+  if constexpr (kWarps > 8) {  // every warp sums over all warps
     const T of_warp = lane() < kWarps ? sums[lane()] : 0;
     const T up_to = warp_inclusive_sum(of_warp);
     before = __shfl_sync(kAllLanes, up_to - of_warp, warp_of_block());
@@ -84,8 +86,9 @@ __device__ T block_exclusive_sum(T value, T* sums, T& total) {
   return before + inclusive - value;
 }
 
-// Whether this block is the last of `blocks` to come here; it then sees what the others wrote
-// before. For all threads of a block; `arrived` is 0 before the first block comes.
+// Whether this block is the last of `blocks` blocks to call this; it then sees the earlier writes
+// of the other blocks. All threads of a block must call it; `arrived` must be 0 before the first
+// block calls.
 __device__ inline bool last_block(uint32_t* arrived, uint32_t blocks) {
   __shared__ bool is_last;
   __threadfence();
@@ -98,23 +101,24 @@ __device__ inline bool last_block(uint32_t* arrived, uint32_t blocks) {
   return is_last;
 }
 
-// Where in a histogram the k-th largest lies.
+// The place of the k-th largest key in a histogram.
 struct Bin {
   uint32_t index;
-  uint32_t left;   // the k-th largest of all is the left-th largest in this bin
+  uint32_t left;   // the k-th largest key of all is the left-th largest in this bin
   uint32_t count;  // keys in this bin
 };
 
-// For all threads of a block. 1 <= k <= the sum of all bins. The histogram may have been written by
-// other blocks: it is read past the first cache. `sums` as for block_exclusive_sum; `found` is one
-// entry in shared memory, free before and after.
+// Finds the bin of the k-th largest key. All threads of a block must call it; 1 <= k <= the sum of
+// all bins. Other blocks may have written the histogram, so it is read past the first cache. `sums`
+// is as in block_exclusive_sum; `found` is one entry in shared memory, unused before and after the
+// call.
 template <uint32_t kThreads, uint32_t kBins>
 __device__ Bin find_bin(const volatile uint32_t* histogram, uint32_t k, uint32_t* sums,
                         Bin* found) {
   static_assert(kBins % kThreads == 0);
   constexpr uint32_t kMine = kBins / kThreads;
-  const uint32_t top = kBins - kMine * threadIdx.x;  // mine are those just below
-  uint32_t bins[kMine];  // all loads are in flight before the first is used
+  const uint32_t top = kBins - kMine * threadIdx.x;  // this thread's bins are just below
+  uint32_t bins[kMine];  // all loads are in flight before the first value is used
   uint32_t mine = 0;
 #pragma unroll
   for (uint32_t b = 0; b < kMine; ++b) bins[b] = histogram[top - 1 - b];

@@ -1,4 +1,4 @@
-// What kernels over chosen entries share. Internal to the CUDA kernels.
+// Helpers of the kernels over chosen entries. Internal to the CUDA kernels.
 #pragma once
 
 #include <cuda_runtime.h>

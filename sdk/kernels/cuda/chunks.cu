@@ -19,7 +19,7 @@ struct AsFloat {
   }
 };
 
-// Where the j-th value belongs; n or beyond for what only fills up.
+// The position of the j-th value in the array; n or more for fill-up values.
 __device__ uint64_t position_of(const ChosenChunks& chosen, uint64_t j) {
   if (chosen.indices == nullptr) return j;
   const uint64_t which = j / chosen.chunk;

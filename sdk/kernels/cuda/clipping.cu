@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kWarp)
 
 constexpr uint64_t kTilesOffset = 64;
 
-// Into the first word of the workspace.
+// Queues the sum of squares into the first word of the workspace.
 int32_t queue_square(const float* x, uint64_t n, const Workspace& workspace, void* stream) {
   if (workspace.data == nullptr || !aligned(workspace.data, 64) ||
       workspace.bytes < square_norm_workspace_bytes(n))
@@ -33,7 +33,7 @@ int32_t queue_square(const float* x, uint64_t n, const Workspace& workspace, voi
   return sum_of_squares(x, n, static_cast<double*>(workspace.data), tiles, stream);
 }
 
-// ---- What clipping leaves ----
+// ---- The clipped gradient ----
 
 struct KnownClip {
   Clip clip;
@@ -48,7 +48,7 @@ struct ClipToNorm {
   }
 };
 
-// The gradient loses its scale when it is clipped, and the fold has none.
+// The gradient is unscaled before it is clipped, so the fold itself must not unscale it.
 template <uint32_t kForm, typename FindClip>
 struct CompensateClipped {
   using In = FoldInput;

@@ -1,5 +1,5 @@
 // Clipping of a gradient before it is accumulated (Deep Gradient Compression, section 3.2), on a
-// device: its norm, and compensate with what clipping leaves of it. Contract: workspace.hpp.
+// device: its norm, and compensate with the clipped gradient. Contract: workspace.hpp.
 //
 // A norm is a sum in double, in a device's own order (reduce.hpp).
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace penstock::kernels::cuda {
 
-// Of n elements: the sum first, then one of each tile.
+// Workspace for n elements: the sum first, then one sum for each tile.
 constexpr uint64_t square_norm_workspace_bytes(uint64_t n) {
   return 64 + (n / kSumTile + 1) * sizeof(double);
 }
@@ -19,11 +19,12 @@ constexpr uint64_t square_norm_workspace_bytes(uint64_t n) {
 [[nodiscard]] int32_t square_norm(const float* x, uint64_t n, double scale, float* result,
                                   Workspace workspace, void* stream) noexcept;
 
-// As compensate_clipped of ../fold.hpp.
+// Does the work of compensate_clipped of ../fold.hpp.
 [[nodiscard]] int32_t compensate_clipped(const Fold& fold, const Clip& clip, uint64_t n,
                                          void* stream) noexcept;
 
-// The same with Clip::to_norm(norm of grad / scale, most), which the device finds.
+// compensate_clipped with Clip::to_norm(norm of grad / scale, most), where the device computes the
+// norm.
 [[nodiscard]] int32_t compensate_clipped_to_norm(const Fold& fold, double scale, double most,
                                                  uint64_t n, Workspace workspace,
                                                  void* stream) noexcept;

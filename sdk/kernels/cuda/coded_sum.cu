@@ -1,5 +1,5 @@
 // See coded_sum.hpp. A thread keeps its elements of the result in registers while one sender after
-// the other is added to them.
+// the other is added.
 #include <kernels/cuda/block.cuh>
 #include <kernels/cuda/coded_sum.hpp>
 #include <kernels/cuda/dynamic_tree.cuh>
@@ -12,12 +12,12 @@
 namespace penstock::kernels::cuda {
 namespace {
 
-// `Coding` says what a sender's codes stand for:
+// `Coding` gives the values of a sender's codes:
 //   using Sender = ...;
-//   using Facts = ...;                                   what the elements of a run share
+//   using Facts = ...;                                   the data that the elements of a run share
 //   Facts facts(const Sender&, uint64_t run) const;
 //   float value(const Sender&, uint64_t i, const Facts&) const;
-// As in elements.cuh, a tile never crosses the end of a run.
+// A tile never crosses the end of a run (see elements.cuh).
 template <uint32_t kTeam, typename Coding>
 __global__ void __launch_bounds__(kElementThreads)
     sum_tile(Coding coding, Senders<typename Coding::Sender> senders, CodedSum sum, uint64_t run,
@@ -61,9 +61,9 @@ bool legal_width(unsigned bits) {
   return bits >= 1 && bits <= kMaxPackedBits;
 }
 
-// ---- What codes stand for ----
+// ---- The values of codes ----
 
-// Code i of a sequence without gaps, which lies in one byte or in two.
+// Code i of a sequence without gaps; a code lies in one or two bytes.
 __device__ uint32_t packed_code(const CodeSender& sender, uint64_t i, uint32_t bits) {
   const auto* const bytes = static_cast<const uint8_t*>(sender.codes);
   const uint64_t at = i * bits;

@@ -56,7 +56,7 @@ struct NearestInTree {
   __device__ float facts(uint64_t run) const { return scales[run]; }
   __device__ float load(uint64_t i) const { return values[i]; }
   __device__ void store(uint64_t i, float x, float scale) const {
-    const uint8_t code = nearest_code(x / (scale > 0 ? scale : 1.0f));  // all zeros: any will do
+    const uint8_t code = nearest_code(x / (scale > 0 ? scale : 1.0f));  // 0: all are 0
     codes[i] = code;
     if (take_out) values[i] = x - kDynamicTree.values[code] * scale;
   }
@@ -76,7 +76,7 @@ struct ReachThreshold {
   __device__ void store(uint64_t i, float x, NoFacts) const {
     const uint8_t code = threshold_code(x, threshold);
     codes[i] = code;
-    // As on the CPU, where the negative of the threshold is added: -0 becomes 0.
+    // The negative of the threshold is added, as on the CPU, so that -0 becomes 0.
     if (take_out) values[i] = x + threshold_times(code) * -threshold;
   }
 };

@@ -1,4 +1,4 @@
-// Conversions of values; see values.hpp. The arithmetic of one element is that of element/.
+// Conversions of values; see values.hpp. The arithmetic of one element is in element/.
 #include <kernels/cuda/elements.cuh>
 #include <kernels/cuda/fold.cuh>
 #include <kernels/cuda/values.hpp>
@@ -28,7 +28,7 @@ int32_t convert(const From* source, To* target, uint64_t count, void* stream) {
 
 // ---- Casts that are summed on the way ----
 
-// What is rounded is compensated first, in the same sweep, but for the form NONE.
+// Compensates an element unless the form is NONE, then rounds it, in one sweep.
 template <typename Narrow, typename Widen, uint32_t kForm>
 struct TakeNarrow {
   using In = FoldInput;
@@ -54,7 +54,7 @@ struct TakeNarrow {
   }
 };
 
-// The same of a form that is known on the device.
+// TakeNarrow for a form that is known only on the device.
 template <typename Narrow, typename Widen>
 struct TakeNarrowOf {
   Fold fold;
@@ -95,8 +95,8 @@ bool legal(const WidenRequest& request) {
   return request.count == 0 || (request.source != nullptr && request.target != nullptr);
 }
 
-// Calls use.template operator()<Narrow, Widen>() with the conversions of a type; returns false for
-// one that has not 16 bits.
+// Calls use.template operator()<Narrow, Widen>() with the conversions of a type; returns false if
+// the type does not have 16 bits.
 template <typename Use>
 bool with_conversions(ValueType type, Use&& use) {
   if (type == ValueType::kFloat16)
@@ -108,7 +108,7 @@ bool with_conversions(ValueType type, Use&& use) {
   return true;
 }
 
-// ---- Narrowing, which puts back what the receiver will see ----
+// ---- Narrowing, which puts back the receiver's value ----
 
 template <ValueType kType>
 struct Narrow {

@@ -26,8 +26,8 @@ __global__ void __launch_bounds__(kWarp) begin_correcting(CorrectionRules rules,
   if (threadIdx.x == 0) write_probes(rules, s);
 }
 
-// Goes down the tree by the counts. Nothing reaches a probe that is no number, and then nothing is
-// read to count.
+// Goes down the tree by the counts. No entry reaches a probe that is NaN, so the pass that counts
+// for such probes reads nothing.
 __global__ void __launch_bounds__(kWarp)
     follow_counts(CorrectionRules rules, uint32_t corrections, Correcting* s) {
   if (threadIdx.x != 0 || s->probes[0] != s->probes[0]) return;

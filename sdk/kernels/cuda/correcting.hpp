@@ -7,27 +7,28 @@
 
 namespace penstock::kernels::cuda {
 
-// While more entries than `most` reach it, times `rise`; while less than `least`, times `fall`.
+// While more than `most` entries reach the threshold, it is multiplied by `rise`; while fewer than
+// `least` reach it, by `fall`.
 struct CorrectionRules {
   float rise, fall;
   double most, least;
-  uint32_t rounds;  // corrections, at most
+  uint32_t rounds;  // largest number of corrections
 };
 
-inline constexpr uint32_t kCorrectionsAtOnce = 4;  // whose thresholds are counted in one pass
+inline constexpr uint32_t kCorrectionsAtOnce = 4;  // one pass counts for all their thresholds
 inline constexpr uint32_t kCorrectionProbes = (1u << kCorrectionsAtOnce) - 1;
 
-// In device memory.
+// Scratch in device memory.
 struct Correcting {
   uint64_t counts[kCorrectionProbes];
-  // What a threshold may become, as a tree: behind that at i come the risen one at 2 i + 1 and the
-  // fallen one at 2 i + 2.
+  // The thresholds that the corrections may give, as a tree: the threshold at i has its risen
+  // threshold at 2 i + 1 and its fallen threshold at 2 i + 2.
   float probes[kCorrectionProbes];
-  float threshold;  // the first one, and in the end the one that was found
+  float threshold;  // in: the first threshold; out: the threshold that was found
 };
 
-// Corrects s->threshold for x[n], in a pass over x for every four rounds; once it is found the rest
-// reads nothing.
+// Corrects s->threshold for x[n], with one pass over x for every four rounds. Once the threshold is
+// found, the remaining passes read nothing.
 [[nodiscard]] int32_t correct(const float* x, uint64_t n, const CorrectionRules& rules,
                               Correcting* s, void* stream) noexcept;
 

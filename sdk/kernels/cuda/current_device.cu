@@ -1,5 +1,5 @@
-// See current_device.hpp. Contexts are the driver's, which is found through the runtime: nothing is
-// linked with it.
+// See current_device.hpp. Contexts belong to the CUDA driver. Its functions are found through the
+// CUDA runtime, so no program is linked with the driver.
 #include <cuda_runtime.h>
 #include <kernels/cuda/current_device.hpp>
 
@@ -10,7 +10,7 @@ namespace penstock::kernels::cuda {
 
 namespace {
 
-// Error numbers of the driver are those of the runtime.
+// The driver's error numbers are equal to the runtime's.
 struct Driver {
   int32_t (*get_current)(void** context) = nullptr;
   int32_t (*set_current)(void* context) = nullptr;
@@ -41,8 +41,8 @@ struct Driver {
 
 constexpr int32_t kMostDevices = 256;
 
-// The context that the runtime works in on a device too. Kept for the life of the process, as the
-// runtime keeps it.
+// The primary context of a device, which the runtime uses too. It is kept for the life of the
+// process, because the runtime keeps it too.
 int32_t primary_context(const Driver& driver, int32_t device, void*& context) {
   static std::array<std::atomic<void*>, kMostDevices> known{};
   if (device < 0 || device >= kMostDevices) return cudaErrorInvalidDevice;
@@ -60,7 +60,8 @@ const Driver& driver() {
 
 }  // namespace
 
-// The runtime's last error is cleared: who asks for it later must not find ours.
+// The runtime's last error is cleared, because other code that asks for it later must not receive
+// this error.
 CurrentDevice::CurrentDevice(int32_t device) noexcept {
   error_ = driver().error;
   void* wanted = nullptr;

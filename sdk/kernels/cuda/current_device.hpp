@@ -1,22 +1,22 @@
-// On which device a thread's kernels run. A kernel can only be launched while the device of its
-// stream is the thread's current one.
+// The current device of a thread. A kernel can be launched only while the device of its stream is
+// the thread's current device.
 #pragma once
 
 #include <cstdint>
 
 namespace penstock::kernels::cuda {
 
-// Makes `device` the calling thread's current one for a scope, and puts back what was: a context of
-// another device, or none. The runtime's cudaSetDevice would not do for that: it knows no "none",
-// and to put back device 0, which it names for a thread that has none, would make a context there.
-// [any]
+// Makes `device` the current device of the calling thread for a scope, and restores the earlier
+// context: a context of another device, or none. cudaSetDevice of the runtime cannot do this: it
+// has no "none". For a thread without a context it reports device 0, and restoring device 0 would
+// create a context there. [any]
 class CurrentDevice {
  public:
   explicit CurrentDevice(int32_t device) noexcept;
   CurrentDevice(const CurrentDevice&) = delete;
   CurrentDevice& operator=(const CurrentDevice&) = delete;
   ~CurrentDevice();
-  // 0, or the number of the CUDA error that kept it from being so.
+  // 0, or the number of the CUDA error that prevented the change.
   int32_t error() const noexcept { return error_; }
 
  private:
@@ -25,7 +25,7 @@ class CurrentDevice {
   int32_t error_ = 0;
 };
 
-// What the number of a CUDA error means; the text lives for ever. [any]
+// The text for the number of a CUDA error; the text stays valid for ever. [any]
 const char* error_text(int32_t error) noexcept;
 
 }  // namespace penstock::kernels::cuda

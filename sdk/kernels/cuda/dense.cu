@@ -17,7 +17,7 @@ struct Scale {
   __device__ void store(uint64_t i, float x, NoFacts) const { target[i] = x * scale; }
 };
 
-// Sends the work of a fold, which is compensated first unless kForm is none.
+// Sends the work of a fold, after compensating it unless kForm is NONE.
 template <uint32_t kForm, Left kLeft>
 struct SendAll {
   static constexpr bool kFolds = kForm != PENSTOCK_FORM_NONE;
@@ -77,7 +77,7 @@ int32_t send_all(float* work, float* sent, uint64_t count, Left left, void* stre
   if (!has_array(work, count) || !has_array(sent, count)) return cudaErrorInvalidValue;
   if (count > 0 && fold != nullptr && (!can_fold(*fold) || fold->work != work))
     return cudaErrorInvalidValue;
-  Fold first{};  // of no form
+  Fold first{};  // form NONE
   if (fold != nullptr) first = *fold;
   first.work = work;
   Queue queue(stream);

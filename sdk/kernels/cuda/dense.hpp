@@ -1,5 +1,5 @@
-// Dense values on a device that are sent or received as they are: copied, cleared, scaled, each in
-// one pass and with the bits of the plain loop. Contract: workspace.hpp.
+// Copies, clears and scales dense values on a device that are sent or received uncompressed. Each
+// function takes one pass and gives the bits of a plain loop. Contract: workspace.hpp.
 #pragma once
 
 #include <kernels/cuda/workspace.hpp>
@@ -15,16 +15,16 @@ namespace penstock::kernels::cuda::dense {
 // target <- zeros.
 [[nodiscard]] int32_t clear(void* target, uint64_t bytes, void* stream) noexcept;
 
-// target[i] = source[i] * scale; both may be the same array.
+// target[i] = source[i] * scale; source and target may be one array.
 [[nodiscard]] int32_t copy_scaled(const float* source, float* target, uint64_t count, float scale,
                                   void* stream) noexcept;
 
-// What stays of an array that is sent as a whole.
+// The content of work after the whole array was sent.
 enum class Left { kAll, kNothing };
 
-// sent <- work, and with kNothing work <- zeros. With `fold`, whose work is `work`, the array is
-// compensated first, in the same pass and with the same bits (fold.hpp); grad and momentum are
-// device memory.
+// sent <- work, and for kNothing work <- zeros. If there is a `fold`, its work must be `work`; this
+// pass then compensates the array first, with the bits of compensate (fold.hpp). grad and momentum
+// are device memory.
 [[nodiscard]] int32_t send_all(float* work, float* sent, uint64_t count, Left left, void* stream,
                                const Fold* fold = nullptr) noexcept;
 

@@ -6,11 +6,13 @@
 
 namespace penstock::kernels::cuda {
 
-// Neighbours read different numbers, so they go through the first cache, not constant memory.
+// Neighbouring threads read different numbers, so the tree is read through the first cache, not
+// from constant memory.
 __device__ constexpr DynamicTree kDynamicTree = make_dynamic_tree();
 
-// The code nearest to a ratio of at most 1 in magnitude: how many ends of levels lie below it, by
-// halving. The last of the ends is above all ratios, so seven steps find one of 128.
+// The code nearest to a ratio of at most 1 in magnitude. Its level is the number of ends below the
+// magnitude, found by halving. The last end is above all ratios, so seven steps find a level among
+// 128.
 __device__ inline uint8_t nearest_code(float ratio) {
   const uint32_t bits = std::bit_cast<uint32_t>(ratio);
   const float reach = std::bit_cast<float>(bits & 0x7fffffffu);

@@ -1,14 +1,14 @@
-// Kernels that treat each element by itself. Internal to the CUDA kernels.
+// Kernels that handle each element separately. Internal to the CUDA kernels.
 //
-// `Body` says what happens:
-//   using In = ...;                                    what is read of an element
-//   using Facts = ...;                                 what the elements of a run share
+// `Body` defines the operation:
+//   using In = ...;                                    the data that is read for an element
+//   using Facts = ...;                                 the data that the elements of a run share
 //   Facts facts(uint64_t run) const;
 //   In load(uint64_t i) const;
 //   void store(uint64_t i, In in, const Facts&) const;
-// Elements come in runs, each with facts of its own; a run of 0 is all of them. A tile never
-// crosses the end of a run, so the facts are found once per thread. Of short runs each warp of a
-// block has a tile of its own: with one for the whole block most threads would have nothing to do.
+// Elements come in runs, each with its own facts; a run of 0 means one run of all elements. A tile
+// never crosses the end of a run, so each thread finds the facts once. For short runs each warp of
+// a block has its own tile; with one tile for the whole block most threads would have no work.
 #pragma once
 
 #include <kernels/cuda/block.cuh>
@@ -24,8 +24,9 @@ inline constexpr uint32_t kElementTile = kElementThreads * kElementItems;
 
 struct NoFacts {};
 
-// What a thread has of n elements in runs: those of run `run` from `first` on, in steps of kTeam,
-// and before `end`. A team is the threads that share a tile: a block or a warp.
+// The elements of a thread out of n elements in runs: the elements of run `run` from `first` to
+// before `end`, in steps of kTeam. A team is the set of threads that share a tile: a block or a
+// warp.
 template <uint32_t kTeam>
 struct Place {
   uint64_t run;
@@ -40,7 +41,7 @@ struct Place {
     end = begin + length < n ? begin + length : n;
     first = begin + uint64_t{tile % tiles_per_run} * (kTeam * kElementItems) + threadIdx.x % kTeam;
   }
-  // Whether there is such a run: the last block has a warp for some that are not.
+  // Whether the run exists: the last block may have warps without a run.
   __device__ bool exists(uint64_t n) const { return kTeam == kElementThreads || first < n; }
   __device__ uint64_t at(uint32_t j) const { return first + uint64_t{j} * kTeam; }
 };
@@ -61,7 +62,8 @@ __global__ void __launch_bounds__(kElementThreads)
 }
 
 // Calls use.template operator()<kTeam>(run, tiles_per_run, blocks) with the team for runs of `run`.
-// Beyond what a grid can hold, Queue::run refuses; so the cast loses nothing that would be used.
+// Queue::run refuses more blocks than a grid can hold, so the cast never cuts a number that is
+// used.
 template <typename Use>
 void with_team(uint64_t n, uint64_t run, const Use& use) {
   if (run == 0 || run > n) run = n;
@@ -94,8 +96,9 @@ void each_element(Queue& queue, const Body& body, uint64_t n, uint64_t run) {
 
 // ---- Several arrays in a launch ----
 
-// Bodies with the number of their elements, by value, so that they travel with the launch, as many
-// as fit. Their blocks are numbered through: those of the first, then those of the second.
+// As many bodies as fit in a launch, with the number of their elements; by value, so that they
+// travel with the launch. Blocks are numbered over all bodies: first the blocks of the first body,
+// then the blocks of the second.
 template <typename Body>
 struct Several {
   static constexpr uint32_t kMost = 4000 / (sizeof(Body) + sizeof(uint64_t) + sizeof(uint32_t));
@@ -114,8 +117,8 @@ struct Several {
   uint64_t blocks = 0;
 };
 
-// Whose a block is: the last that begins there or before, since one without any begins where the
-// next does.
+// The body of a block: the last body whose first block is at or before this block. A body without
+// blocks begins where the next body does.
 template <typename Body>
 __device__ uint32_t body_of_block(const Several<Body>& several) {
   uint32_t begin = 0, end = several.n;
@@ -129,7 +132,8 @@ __device__ uint32_t body_of_block(const Several<Body>& several) {
   return begin;
 }
 
-// A tile of `body`, whose elements share nothing. With conditions nvcc has fewer loads in flight.
+// Handles a tile of `body`, whose elements share no facts. kWhole avoids the conditions, because
+// nvcc has fewer loads in flight with them.
 template <bool kWhole, typename Body>
 __device__ void treat_tile(const Body& body, uint64_t first, uint64_t end) {
   typename Body::In in[kElementItems];
@@ -142,7 +146,7 @@ __device__ void treat_tile(const Body& body, uint64_t first, uint64_t end) {
       body.store(first + j * kElementThreads, in[j], {});
 }
 
-// body.as(use) calls use(body) with what all elements of an array are treated by.
+// body.as(use) calls use(body) with the body for all elements of an array.
 template <typename Body>
 __global__ void __launch_bounds__(kElementThreads) treat_several(Several<Body> several) {
   const uint32_t which = body_of_block(several);
@@ -156,8 +160,9 @@ __global__ void __launch_bounds__(kElementThreads) treat_several(Several<Body> s
   });
 }
 
-// Treats all of `arrays`, body_of(array) those of each, which has array.count elements. Body is its
-// result: nvcc cannot name the type of a kernel that is deduced from a lambda.
+// Handles all `arrays`: body_of(array) is the body for the array.count elements of an array. Body
+// is the result type of body_of; it is explicit because nvcc cannot name the type of a kernel that
+// is deduced from a lambda.
 template <typename Body, typename Array, typename BodyOf>
 void each_element_of(Queue& queue, std::span<const Array> arrays, const BodyOf& body_of) {
   while (!arrays.empty()) {

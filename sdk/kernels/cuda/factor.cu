@@ -1,8 +1,8 @@
 // See factor.hpp.
 //
-//   look            notes whether there is anything but zeros
-//   ChooseFactor    the state or random numbers, as was noted
-//   KeepSum         the sum in the state's place, as was noted
+//   look            notes whether any entry is not zero
+//   ChooseFactor    the state or random numbers, according to the note
+//   KeepSum         the sum instead of the state, according to the note
 //   fill_columns    random numbers in columns that are zero
 #include <kernels/cuda/elements.cuh>
 #include <kernels/cuda/factor.hpp>
@@ -13,17 +13,17 @@
 namespace penstock::kernels::cuda::low_rank {
 namespace {
 
-// What the device has found, as the steps behind it want it.
+// The findings of the device, for the later kernels.
 struct Found {
-  uint64_t entries;       // 1: not all is zero
-  uint64_t zeros_alone;   // 1: all is
+  uint64_t entries;       // 1: some entry is not zero
+  uint64_t zeros_alone;   // 1: all entries are zero
   uint64_t zero_columns;  // after the first orthogonalisation
 };
 constexpr uint64_t kFoundBytes = 64;
 static_assert(sizeof(Found) <= kFoundBytes);
 
-// Whether one of `count` numbers, `stride` apart, is not zero: for all threads of a block, which
-// mostly ends with the first few.
+// Whether any of `count` numbers, `stride` apart, is not zero. All threads of a block must call it;
+// mostly the first few numbers decide.
 __device__ inline bool any_entry(const float* values, uint64_t count, uint64_t stride) {
   __shared__ uint32_t any;
   if (threadIdx.x == 0) any = 0;
@@ -73,7 +73,7 @@ struct KeepSum {
   }
 };
 
-// A block to each column, none of which looks at another's.
+// One block per column; a block reads no other column.
 __global__ void __launch_bounds__(kFactorThreads)
     fill_columns(float* factor, uint64_t rows, uint32_t rank, uint64_t base, const Found* found) {
   const uint64_t column = blockIdx.x;
@@ -86,7 +86,7 @@ uint64_t base_of(const FactorSource& source) {
   return normal_base(source.seed, source.gradient, source.stream);
 }
 
-// A workspace, of which what was found takes the beginning.
+// The parts of a workspace; `Found` lies at its beginning.
 struct Room {
   explicit Room(const Workspace& workspace)
       : found(static_cast<Found*>(workspace.data)),

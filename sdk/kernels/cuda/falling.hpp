@@ -8,15 +8,16 @@ namespace penstock::kernels::cuda {
 
 inline constexpr uint32_t kMostFalls = 32;
 
-// In device memory.
+// Scratch in device memory.
 struct Falling {
   uint64_t counts[kMostFalls + 1];
-  float thresholds[kMostFalls + 1];  // the first is what the others fall from
+  float thresholds[kMostFalls + 1];  // the others fall from the first
   float found;
 };
 
-// thresholds[j + 1] = thresholds[j] * factor, `falls` times; found = the first that at least
-// `enough` entries of x[n] reach, else the last. A threshold of zero all entries reach.
+// thresholds[j + 1] = thresholds[j] * factor, `falls` times; found = the first threshold that at
+// least `enough` entries of x[n] reach, else the last threshold. All entries reach a threshold of
+// zero.
 [[nodiscard]] int32_t fall(const float* x, uint64_t n, float factor, uint32_t falls, double enough,
                            Falling* s, void* stream) noexcept;
 

@@ -7,7 +7,8 @@
 
 namespace penstock::kernels::cuda {
 
-// What is read of an element: only what the form needs, for a template argument decides.
+// The data that is read for an element. A template argument gives the form, so only the data that
+// the form needs is read.
 struct FoldInput {
   float work;
   float grad;
@@ -21,7 +22,7 @@ __device__ FoldInput load_fold(const Fold& fold, uint64_t i) {
   return in;
 }
 
-// What work becomes; in.momentum becomes the new momentum.
+// Returns the new work; in.momentum becomes the new momentum.
 template <uint32_t kForm>
 __device__ float apply_fold(const Fold& fold, FoldInput& in) {
   if constexpr (kForm == PENSTOCK_FORM_AFFINE)
@@ -39,7 +40,7 @@ __device__ void store_fold(const Fold& fold, uint64_t i, float work, const FoldI
 }
 
 // Calls use.template operator()<kForm>() with the form of a fold: on the host to choose a kernel,
-// in a kernel for a form that all threads of a block have in common. (constexpr, so that it runs in
+// in a kernel for a form that all threads of a block share. (It is constexpr so that it runs on
 // both.)
 template <typename Use>
 constexpr void with_form(uint32_t form, Use&& use) {
@@ -53,7 +54,7 @@ constexpr void with_form(uint32_t form, Use&& use) {
     use.template operator()<PENSTOCK_FORM_NONE>();
 }
 
-// Whether a fold is one of the published forms with the arrays it needs.
+// Whether a fold has a published form and the arrays that this form needs.
 inline bool can_fold(const Fold& fold) {
   const bool has_momentum = fold.form != PENSTOCK_FORM_AFFINE;
   return fold.form != PENSTOCK_FORM_NONE && fold.form <= PENSTOCK_FORM_NESTEROV &&

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int32_t kMostDevices = 256;
 
-constinit ListedKernel* newest = nullptr;  // before any is listed
+constinit ListedKernel* newest = nullptr;  // null until a kernel is listed
 
 cudaError_t load(const ListedKernel* kernel) {
   cudaFuncAttributes unused{};

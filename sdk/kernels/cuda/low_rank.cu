@@ -1,4 +1,4 @@
-// See low_rank.hpp: cuts sums into segments and queues the kernels of low_rank.cuh.
+// See low_rank.hpp. Cuts sums into segments and queues the kernels of low_rank.cuh.
 #include <kernels/cuda/low_rank.cuh>
 #include <kernels/cuda/low_rank.hpp>
 
@@ -15,7 +15,7 @@ bool is_shape(const Shape& shape) {
          shape.cols <= kLongest;
 }
 
-// Whether the arrays of a shape that have entries are there.
+// Whether every array with entries, for this shape, is given.
 bool has_arrays(const Shape& shape, const float* m, const float* p, const float* q) {
   return (m != nullptr || shape.rows == 0 || shape.cols == 0) &&
          (p != nullptr || shape.rows == 0) && (q != nullptr || shape.cols == 0);
@@ -38,13 +38,13 @@ void with_width(uint64_t width, Use&& use) {
     use.template operator()<kProductWidth>();
 }
 
-// Tiles of the results, and segments of the terms of each.
+// The tiles of the results, and the segments of the terms of each result.
 struct Plan {
   uint64_t tiles;
   uint64_t segments;
   uint64_t segment;
 };
-// `results` rows of the factor that comes out, sums of `terms`.
+// The plan for `results` rows of the resulting factor, each a sum of `terms`.
 Plan plan_product(uint64_t results, uint64_t terms, uint64_t tile) {
   const uint64_t tiles = pieces(results, tile);
   const uint64_t wanted =
@@ -61,7 +61,7 @@ Plan plan_columns(const Shape& shape, bool transposed, uint64_t width) {
   return plan;
 }
 
-// Calls use(first, width) for the columns of the factors that are treated together.
+// Calls use(first, width) for each group of factor columns that a kernel handles together.
 template <typename Use>
 void each_columns(uint64_t rank, Use&& use) {
   for (uint64_t first = 0; first < rank; first += kProductWidth)
@@ -78,7 +78,7 @@ uint64_t product_floats(const Shape& shape, bool transposed) {
   return most;
 }
 
-// Columns [first, first + width) of the result.
+// Queues the kernels for columns [first, first + width) of the result.
 void queue_columns(Queue& queue, const Shape& shape, bool transposed, const float* m,
                    const float* factor, float* result, uint64_t first, uint64_t width, float* sums,
                    const Fold& fold) {

@@ -2,11 +2,11 @@
 //
 //   multiply_tiles        sums along rows of the matrix: lanes take columns
 //   transposed_tiles      sums along columns of the matrix: warps take rows
-//   JoinSegments          adds what the blocks of one sum found
-//   expand_tiles          what each entry of the matrix gets from the factors
+//   JoinSegments          adds the segments of one sum
+//   expand_tiles          computes each entry of p q^T from the factors
 //
-// Entries of the matrix are asked for before the factor is staged, so that they are on their way
-// while the block waits for it.
+// The loads of matrix entries start before the factor is staged, so that they are in flight while
+// the block waits for the factor.
 #pragma once
 
 #include <kernels/cuda/block.cuh>
@@ -17,24 +17,25 @@ namespace penstock::kernels::cuda::low_rank {
 
 inline constexpr uint32_t kProductWarps = kProductThreads / kWarp;
 
-// Entries of the matrix along the other dimension that a thread looks after: its products with
+// The number of matrix entries along the other dimension that a thread handles: their products with
 // kWidth columns of the factor stay in registers.
 template <uint32_t kWidth>
 inline constexpr uint32_t kKept = kWidth <= 8 ? 4 : 2;
 
-// Of multiply_tiles: rows of a block. Of transposed_tiles: columns of a block.
+// The rows of a block in multiply_tiles, and the columns of a block in transposed_tiles.
 template <uint32_t kWidth>
 inline constexpr uint32_t kTileOfRows = kProductWarps* kKept<kWidth>;
 template <uint32_t kWidth>
 inline constexpr uint32_t kTileOfColumns = kWarp* kKept<kWidth>;
 
-// A matrix, `width` columns of the factor that it is multiplied with, and where results go.
+// A matrix, `width` columns of the factor that it is multiplied with, and the target of the
+// results.
 struct Product {
   const float* m;
   uint64_t rows;
   uint64_t cols;
   const float* factor;  // the first of these columns
-  uint32_t rank;        // floats from row to row of the factor
+  uint32_t rank;        // distance in floats between rows of the factor
   uint32_t width;
   uint32_t segments;
   uint64_t segment;  // terms of a segment
@@ -66,7 +67,8 @@ __device__ float use_entry(const Fold& fold, uint64_t i, FoldInput& in) {
 
 // ---- Factors in shared memory ----
 
-// One float more than a power of two: neighbours in a row of the factor go to different banks.
+// One float more than a power of two, so that neighbours in a row of the factor lie in different
+// banks.
 inline constexpr uint32_t kPitch = kProductColumns + 1;
 
 // staged[c * kPitch + j] = factor[(first + j) * rank + c] for c < kWidth, zero beyond the end of
@@ -81,7 +83,8 @@ __device__ void stage_turned(const float* factor, uint32_t rank, uint32_t width,
   }
 }
 
-// staged[i * kWidth + c] = factor[(first + i) * rank + c], i < kProductRows, zeros as above.
+// staged[i * kWidth + c] = factor[(first + i) * rank + c], i < kProductRows, with zeros as in
+// stage_turned.
 template <uint32_t kWidth>
 __device__ void stage_rows(const float* factor, uint32_t rank, uint32_t width, uint64_t first,
                            uint64_t end, float* staged) {
@@ -94,12 +97,13 @@ __device__ void stage_rows(const float* factor, uint32_t rank, uint32_t width, u
 
 // ---- Sums ----
 
-// Blocks that a multiprocessor must have room for at once. Left alone, the compiler gives those
-// with momentum up to 190 registers a thread, and one block of eight warps hides no load's time.
+// The number of blocks for which a multiprocessor must have room. If there were no limit, the
+// compiler would give forms with momentum up to 190 registers per thread, and a single block of
+// eight warps could not hide the time of a load.
 template <uint32_t kForm>
 inline constexpr uint32_t kBlocksAtOnce = kForm == PENSTOCK_FORM_NONE ? 0 : 2;
 
-// A warp takes kKept rows, its lane l the columns l, l + 32, ... of a segment.
+// A warp takes kKept rows; its lane l takes the columns l, l + 32, ... of a segment.
 template <uint32_t kWidth, uint32_t kForm>
 __global__ void __launch_bounds__(kProductThreads, kBlocksAtOnce<kForm>)
     multiply_tiles(Product job, Fold fold) {
@@ -156,7 +160,8 @@ __global__ void __launch_bounds__(kProductThreads, kBlocksAtOnce<kForm>)
   }
 }
 
-// A lane takes kKept columns, 32 apart, warp w of a block the rows w, w + 8, ... of a segment.
+// A lane takes kKept columns, 32 apart; warp w of a block takes the rows w, w + 8, ... of a
+// segment.
 template <uint32_t kWidth, uint32_t kForm>
 __global__ void __launch_bounds__(kProductThreads, kBlocksAtOnce<kForm>)
     transposed_tiles(Product job, Fold fold) {
@@ -204,7 +209,7 @@ __global__ void __launch_bounds__(kProductThreads, kBlocksAtOnce<kForm>)
   float* const out = job.out + segment * job.segment_results;
 #pragma unroll
   for (uint32_t c = 0; c < kWidth; ++c) {
-    __syncthreads();  // the column before has been read
+    __syncthreads();  // the previous column has been read
 #pragma unroll
     for (uint32_t d = 0; d < kCols; ++d)
       joined[warp_of_block() * kTile + d * kWarp + lane()] = sums[c][d];
@@ -222,11 +227,11 @@ __global__ void __launch_bounds__(kProductThreads, kBlocksAtOnce<kForm>)
   }
 }
 
-// For each_element over the results of all lengths: segment by segment.
+// The body for each_element over the results: it adds segment after segment.
 struct JoinSegments {
   using In = float;
   using Facts = NoFacts;
-  const float* sums;  // of segment s from s * results on
+  const float* sums;  // the sums of segment s begin at s * results
   uint64_t results;
   uint32_t segments;
   uint32_t width;
@@ -248,9 +253,8 @@ struct JoinSegments {
 inline constexpr uint32_t kExpandKept = 4;  // rows of a warp
 static_assert(kProductRows == kProductWarps * kExpandKept);
 
-// target = scale * p q^T or target -= p q^T, a block to each tile of kProductRows rows and
-// kProductColumns columns. Terms are added in the order of the CPU, column after column of the
-// factors.
+// target = scale * p q^T or target -= p q^T, with one block per tile of kProductRows rows and
+// kProductColumns columns. Terms are added in the CPU's order, column after column of the factors.
 template <bool kTakeOut>
 __global__ void __launch_bounds__(kProductThreads)
     expand_tiles(float* target, uint64_t rows, uint64_t cols, uint32_t rank, const float* p,
@@ -275,7 +279,7 @@ __global__ void __launch_bounds__(kProductThreads)
 #pragma unroll
     for (uint32_t l = 0; l < kLoads; ++l) {
       before[r][l] = kTakeOut && exists(r, l) ? target[at(r, l)] : 0.0f;
-      sums[r][l] = -0.0f;  // which changes no first term, not even a zero's sign
+      sums[r][l] = -0.0f;  // adding it changes no first term, not even a zero's sign
     }
   for (uint32_t first = 0; first < rank; first += kProductWidth) {
     const uint32_t width = rank - first < kProductWidth ? rank - first : kProductWidth;

@@ -1,16 +1,16 @@
 // Products of a matrix with tall, thin factors on a device, and the orthogonalisation of such
-// factors: what ../low_rank.hpp does on the CPU, for ranks of 1 to 256; others are refused.
+// factors: the counterpart of ../low_rank.hpp, for ranks of 1 to 256; other ranks are refused.
 // Contract of all functions: workspace.hpp.
 //
 // The matrix is read once, 32 neighbours at a time, for every 32 columns of the factor.
 //
-// expand and take_out have the CPU's bits. A product is a sum in float over n terms, and its order
-// is not the CPU's, whose 16 lanes would leave a device with little to do: the terms are cut into
+// expand and take_out have the CPU's bits. A product is a sum in float over n terms. Its order is
+// not the CPU's, because 16 lanes would keep few threads of a device busy: the terms are cut into
 // at most 64 segments, a segment is summed in 8 chains (multiply_transposed) or 32 (multiply) that
 // are joined by halving, and segments are added one after the other. The order depends on the shape
-// alone, so all devices give the same bits, and two runs do. Every sum is within
-// 2^-24 (n / 8 + 82) times the sum of the terms' magnitudes of the exact one, mostly far nearer. So
-// ranks on CPUs and ranks on devices must not share what follows from such a sum.
+// alone, so all devices and all runs give equal bits. The error of a sum is at most 2^-24 (n / 8 +
+// 82) times the sum of the terms' magnitudes, and mostly far smaller. So ranks on CPUs and ranks on
+// devices must not share results that follow from such a sum.
 #pragma once
 
 #include <kernels/cuda/workspace.hpp>
@@ -25,11 +25,12 @@ using kernels::low_rank::Shape;
 
 inline constexpr uint64_t kMostRank = 256;
 
-// Enough for both products of this shape; 0 where no sum is cut, and for a rank that is refused.
+// Bytes of workspace that are enough for both products of this shape; 0 if no sum is cut, and for a
+// rank that is refused.
 uint64_t multiply_workspace_bytes(const Shape& shape) noexcept;
 
-// The next two with a `fold`, whose work is m: m is compensated first (fold.hpp), in the same sweep
-// and with the same bits; grad, work and momentum are device memory.
+// The next two functions take a `fold`, whose work must be m: their sweep compensates m first, with
+// the bits of compensate (fold.hpp). grad, work and momentum are device memory.
 
 // p = m q.
 [[nodiscard]] int32_t multiply(const Shape& shape, const float* m, const float* q, float* p,
@@ -41,7 +42,7 @@ uint64_t multiply_workspace_bytes(const Shape& shape) noexcept;
                                           float* q, Workspace workspace, void* stream,
                                           const Fold* fold = nullptr) noexcept;
 
-// m -= p q^T. What is subtracted has the bits that expand(..., scale 1) gives.
+// m -= p q^T. The subtracted numbers have the bits that expand(..., scale 1) gives.
 [[nodiscard]] int32_t take_out(const Shape& shape, float* m, const float* p, const float* q,
                                void* stream) noexcept;
 
@@ -51,11 +52,12 @@ uint64_t multiply_workspace_bytes(const Shape& shape) noexcept;
 
 uint64_t orthogonalise_workspace_bytes(uint64_t rows, uint64_t rank) noexcept;
 
-// As orthogonalise of ../low_rank.hpp, with its promises and its rules for columns that are
-// dependent or not finite, but not with its bits: sums over rows, in double, have an order of their
-// own that depends on rows and rank alone. *zero_columns, in device memory, is the number of zero
-// columns; it may be null. Seven launches, whatever the input: the device decides which have work.
-// None has where *wanted, in device memory, is 0: p stays as it is then, and *zero_columns is 0.
+// Orthogonalises p with the promises of orthogonalise of ../low_rank.hpp and its rules for columns
+// that are dependent or not finite, but not with its bits: sums over rows, in double, have their
+// own order, which depends on rows and rank alone. *zero_columns, in device memory, receives the
+// number of zero columns; it may be null. There are always seven launches; the device decides which
+// launches have work. If *wanted, in device memory, is 0, no launch has work: p does not change,
+// and *zero_columns is 0.
 [[nodiscard]] int32_t orthogonalise(float* p, uint64_t rows, uint64_t rank, uint64_t* zero_columns,
                                     Workspace workspace, void* stream,
                                     const uint64_t* wanted = nullptr) noexcept;

@@ -1,5 +1,5 @@
-// Momentum factor masking on a device (Deep Gradient Compression, section 3.2): entries of the
-// momentum become zero where they were sent. Contract: workspace.hpp.
+// Momentum factor masking on a device (Deep Gradient Compression, section 3.2): the momentum of
+// entries that were sent becomes zero. Contract: workspace.hpp.
 #pragma once
 
 #include <kernels/cuda/workspace.hpp>
@@ -8,7 +8,7 @@
 
 namespace penstock::kernels::cuda {
 
-// momentum[indices[j]] = 0 for `count` indices, each below n and no two alike.
+// momentum[indices[j]] = 0 for `count` indices, which must be below n and different.
 [[nodiscard]] int32_t mask_entries(float* momentum, uint64_t n, const uint32_t* indices,
                                    uint64_t count, void* stream) noexcept;
 

@@ -36,7 +36,7 @@ struct TakeMean {
     if (count == 0) return {0, 0};
     return {count, sign * static_cast<float>(*sum / static_cast<double>(count))};
   }
-  // What lies behind the last index is anything: it is read, and nothing is done with it.
+  // The memory behind the last index is undefined: it is read, but not used.
   __device__ uint32_t load(uint64_t j) const { return chosen.indices[j]; }
   __device__ void store(uint64_t j, uint32_t index, const Facts& f) const {
     if (j == 0) *mean = f.mean;

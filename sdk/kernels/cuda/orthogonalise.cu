@@ -1,10 +1,10 @@
-// Orthogonalisation on a device; see low_rank.hpp. The rules are those of ../cpu/orthogonalise.cpp,
-// and the arithmetic of each entry too, but for the order of the sums over rows. All steps are
-// queued; a state on the device says which of them have work:
+// Orthogonalisation on a device; see low_rank.hpp. The rules, and the arithmetic of each entry, are
+// equal to ../cpu/orthogonalise.cpp; only the order of the sums over rows differs. All steps are
+// queued; a state on the device determines the steps that have work:
 //
 //   sum_gram, factor_gram<0>, solve_rows     Cholesky-QR
-//   sum_gram, factor_gram<1>, solve_rows     again, unless the determinant says that once is enough
-//   project_columns                          Gram-Schmidt, where a pivot was too small
+//   sum_gram, factor_gram<1>, solve_rows     again, unless the determinant shows once suffices
+//   project_columns                          Gram-Schmidt, if a pivot was too small
 #include <kernels/cuda/block.cuh>
 #include <kernels/cuda/low_rank.hpp>
 #include <kernels/cuda/queue.hpp>
@@ -16,20 +16,20 @@
 namespace penstock::kernels::cuda::low_rank {
 namespace {
 
-// See ../cpu/orthogonalise.cpp for why these.
+// ../cpu/orthogonalise.cpp explains these numbers.
 constexpr double kOwnPivot = 1e-10;
 constexpr double kLongestPivot = 1e-13;
 constexpr double kOnePassDeterminant = 1e-6;
 constexpr double kDependent = 1e-7;
 constexpr int kMaxProjections = 4;
 
-constexpr uint32_t kStagedFloats = 8192;   // of rows that are multiplied with each other
-constexpr uint32_t kSharedRank = 48;       // up to here a Gram matrix is factored in shared memory
-constexpr uint32_t kSolvedDoubles = 4096;  // of rows that are being solved
+constexpr uint32_t kStagedFloats = 8192;   // for rows that are multiplied with each other
+constexpr uint32_t kSharedRank = 48;       // up to this rank, a Gram matrix fits shared memory
+constexpr uint32_t kSolvedDoubles = 4096;  // for rows that are being solved
 
 struct State {
   uint32_t solve;  // there is a factor to solve with
-  uint32_t again;  // once was not enough
+  uint32_t again;  // one pass was not enough
   uint32_t project;
 };
 
@@ -38,8 +38,8 @@ __device__ inline bool is_wanted(const uint64_t* wanted) {
   return wanted == nullptr || *wanted != 0;
 }
 
-// The sum of values[t], t the threads whose numbers agree but for the lowest bits, `chains` of
-// them, for the first of these; chains, a power of two, are joined by halving.
+// Returns to the first thread of each group of `chains` neighbouring threads the sum of `mine` over
+// the group. `chains` is a power of two; the chains are joined by halving.
 __device__ inline double join_chains(double* values, double mine, uint32_t chains) {
   values[threadIdx.x] = mine;
   for (uint32_t half = chains / 2; half > 0; half /= 2) {
@@ -53,7 +53,7 @@ __device__ inline double join_chains(double* values, double mine, uint32_t chain
   return mine;
 }
 
-// The most chains, a power of two, that `threads` have for each of rank^2 entries.
+// The largest power of two of chains that `threads` threads have for each of rank^2 entries.
 constexpr uint32_t chains_of(uint32_t rank, uint32_t threads) {
   uint32_t chains = 1;
   while (chains * 2 * rank * rank <= threads) chains *= 2;
@@ -63,7 +63,7 @@ constexpr uint32_t chains_of(uint32_t rank, uint32_t threads) {
 // ---- Gram matrices ----
 
 struct GramPlan {
-  uint32_t entry_blocks;  // for the rank^2 entries of a tile
+  uint32_t entry_blocks;  // blocks for the rank^2 entries of a tile
   uint64_t tile_rows;
   uint64_t tiles;
 };
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kGramThreads)
   if (is_mine && threadIdx.x % chains == 0) gram[tile * rank * rank + entry] = sum;
 }
 
-// a[rank x rank] <- the sum over tiles, which are dealt to chains; own[j] <- a[j][j].
+// a[rank x rank] <- the sum over tiles, which are distributed to chains; own[j] <- a[j][j].
 __device__ inline void join_gram(const double* gram, uint64_t tiles, uint32_t rank, double* sums,
                                  double* a, double* own) {
   const uint32_t chains = chains_of(rank, kFactorThreads), entries = rank * rank;
@@ -127,9 +127,9 @@ __device__ inline void join_gram(const double* gram, uint64_t tiles, uint32_t ra
   __syncthreads();
 }
 
-// Cholesky, column by column; what a column takes from the rest of the matrix is subtracted as soon
-// as it is known, which for each entry is the order of the CPU. roots[k] <- the diagonal. Returns
-// what factor_gram of the CPU returns; all threads do, for all compute it.
+// Cholesky, column by column. Each column's share is subtracted from the rest of the matrix as soon
+// as it is known, which is the CPU's order for each entry. roots[k] <- the diagonal. Returns the
+// result of factor_gram on the CPU to all threads, because all threads compute it.
 __device__ inline double factor(uint32_t rank, const double* own, double* a, double* roots) {
   double longest = 0, determinant = 1;
   for (uint32_t j = 0; j < rank; ++j) longest = own[j] > longest ? own[j] : longest;
@@ -154,8 +154,8 @@ __device__ inline double factor(uint32_t rank, const double* own, double* a, dou
   return determinant;
 }
 
-// One block. lower[rank x rank] <- the factor of the Gram matrix, with what to multiply by in place
-// of its diagonal. Sets the state.
+// lower[rank x rank] <- the factor of the Gram matrix, with the inverses of its diagonal in place
+// of the diagonal. Sets the state. One block.
 template <bool kSecond>
 __global__ void __launch_bounds__(kFactorThreads)
     factor_gram(const double* gram, uint64_t tiles, uint32_t rank, const uint64_t* wanted,
@@ -210,8 +210,8 @@ __global__ void __launch_bounds__(kSolveThreads)
 
 // ---- Gram-Schmidt ----
 
-// The columns of p for the threads of one block; row i is looked after by thread i mod
-// kFactorThreads, who alone reads and writes it.
+// The columns of p for the threads of one block. Only thread i mod kFactorThreads reads and writes
+// row i.
 struct Columns {
   float* p;
   uint64_t rows;
@@ -222,7 +222,7 @@ struct Columns {
   __device__ void each_row(const Use& use) const {
     for (uint64_t i = threadIdx.x; i < rows; i += kFactorThreads) use(p + i * rank);
   }
-  // For all threads, the same bits: lanes and then warps are joined by halving.
+  // All threads must call it and receive equal bits: lanes and then warps are joined by halving.
   __device__ double dot(uint32_t a, uint32_t b) const {
     double sum = 0;
     each_row([&](const float* row) { sum += double{row[a]} * double{row[b]}; });
@@ -248,8 +248,8 @@ struct Columns {
       row[j] = static_cast<float>(row[j] - factor * static_cast<double>(row[k]));
     });
   }
-  // Makes column j orthogonal to the earlier ones; the length that is left, 0 where only rounding
-  // is.
+  // Makes column j orthogonal to the earlier columns. Returns the length that is left, 0 if only
+  // rounding is left.
   __device__ double project_out(uint32_t j, double length, double floor) const {
     for (int pass = 0; pass < kMaxProjections; ++pass) {
       for (uint32_t k = 0; k < j; ++k) subtract(j, k, dot(k, j));
@@ -260,7 +260,7 @@ struct Columns {
     }
     return 0;
   }
-  // Returns whether anything is left of column j.
+  // Returns whether column j is not zero afterwards.
   __device__ bool orthogonalise(uint32_t j, double longest) const {
     double length = finite_length(j);
     if (!(length > kDependent * longest)) {
@@ -283,7 +283,7 @@ struct Columns {
   }
 };
 
-// One block: what one thread decides all do, for all have the same sums.
+// One block. All threads make equal decisions, because all threads have equal sums.
 __global__ void __launch_bounds__(kFactorThreads)
     project_columns(float* p, uint64_t rows, uint32_t rank, const State* state,
                     uint64_t* zero_columns) {

@@ -1,5 +1,5 @@
 // Codes of 1 to 8 bits; see values.hpp. A thread takes eight codes at a time, b bytes when packed;
-// a block's bytes meet in shared memory, so that whole words are read and written.
+// a block's bytes go through shared memory, so that whole words are read and written.
 #include <kernels/cuda/block.cuh>
 #include <kernels/cuda/queue.hpp>
 #include <kernels/cuda/values.hpp>
@@ -9,12 +9,12 @@
 namespace penstock::kernels::cuda {
 namespace {
 
-constexpr uint32_t kGroup = 8;  // codes of a thread
+constexpr uint32_t kGroup = 8;  // codes of a thread at a time
 constexpr uint32_t kPackTile = kPackThreads * kGroup;
 static_assert(kPackTile % 64 == 0, "a tile is whole words, whatever the width");
-constexpr uint32_t kGroups = 4;  // of a thread that packs, in flight
+constexpr uint32_t kGroups = 4;  // in flight, of a thread that packs
 
-// Codes behind the last are zero.
+// Loads a group of codes; codes behind the last code are zero.
 __device__ uint64_t load_codes(const uint8_t* codes, uint64_t first, uint64_t count) {
   if (first + kGroup <= count) return *reinterpret_cast<const uint64_t*>(codes + first);
   uint64_t group = 0;
@@ -22,7 +22,8 @@ __device__ uint64_t load_codes(const uint8_t* codes, uint64_t first, uint64_t co
   return group;
 }
 
-// `narrowed` has kBits bytes, and lies where they are aligned if they are an integer.
+// Stores kBits bytes of `narrowed`. If kBits is the size of an integer type, `to` is aligned for
+// this type.
 template <unsigned kBits>
 __device__ void store_bytes(uint8_t* to, uint64_t narrowed) {
   if constexpr (kBits == 8) {
@@ -37,7 +38,8 @@ __device__ void store_bytes(uint8_t* to, uint64_t narrowed) {
   }
 }
 
-// The groups of a block, `first` its first code. A whole tile is read without asking for its end.
+// Packs the groups of a block whose first code is `first`. For a whole tile there are no checks for
+// the end.
 template <unsigned kBits, bool kWhole>
 __device__ void pack_groups(const uint8_t* codes, uint64_t first, uint64_t count, uint8_t* bytes) {
   uint64_t groups[kGroups];

@@ -10,7 +10,7 @@
 
 namespace penstock::kernels::cuda {
 
-// How many pieces of `size` cover n.
+// The number of pieces of `size` that cover n.
 constexpr uint64_t pieces(uint64_t n, uint64_t size) {
   return n / size + (n % size != 0 ? 1 : 0);
 }
@@ -19,13 +19,13 @@ constexpr bool aligned(const void* pointer, uintptr_t bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
-inline constexpr uint64_t kMostBlocks = 0x7fffffff;  // of a grid's first dimension
+inline constexpr uint64_t kMostBlocks = 0x7fffffff;  // in a grid's first dimension
 
 class Queue {
  public:
   explicit Queue(void* stream) : stream_(static_cast<cudaStream_t>(stream)) {}
 
-  // Nothing for no blocks, or after an error.
+  // Queues a kernel; does nothing for 0 blocks or after an error.
   template <auto kKernel, typename... Arguments>
   void run(uint64_t blocks, uint32_t threads, const Arguments&... arguments) {
     launch(listed<kKernel>(), blocks, threads, arguments...);
@@ -34,7 +34,7 @@ class Queue {
     if (error_ == cudaSuccess && bytes > 0) keep(cudaMemsetAsync(target, 0, bytes, stream_));
   }
 
-  // Inside the device's memory.
+  // Copies within the device's memory.
   void copy(const void* source, void* target, uint64_t bytes) {
     if (error_ == cudaSuccess && bytes > 0)
       keep(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToDevice, stream_));
@@ -58,7 +58,8 @@ class Queue {
     keep(cudaLaunchKernelEx(&config, kernel, arguments...));
   }
 
-  // The runtime's last error is cleared: who asks for it later must not find ours.
+  // The CUDA runtime's last error is cleared, because other code that asks for it later must not
+  // receive this error.
   void keep(cudaError_t error) {
     error_ = error;
     if (error != cudaSuccess) (void)cudaGetLastError();

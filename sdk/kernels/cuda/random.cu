@@ -1,4 +1,4 @@
-// Random numbers by counter; see values.hpp.
+// Counter-based random numbers; see values.hpp.
 #include <kernels/cuda/elements.cuh>
 #include <kernels/cuda/random_normal.cuh>
 #include <kernels/cuda/random_words.cuh>
@@ -7,7 +7,7 @@
 namespace penstock::kernels::cuda {
 namespace {
 
-// Nothing is read.
+// The input of kernels that read nothing.
 struct Nothing {};
 
 struct DrawWord {

@@ -8,7 +8,7 @@
 
 namespace penstock::kernels::cuda {
 
-// Of the stream whose base is normal_base(seed, gradient, stream).
+// The number `element` of the stream whose base is normal_base(seed, gradient, stream).
 __device__ inline float normal_number(uint64_t base, uint64_t element) {
   const uint64_t bits = normal_bits(base, element);
   return static_cast<float>(std::sqrt(squared_radius(bits)) *

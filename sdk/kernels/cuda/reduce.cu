@@ -1,4 +1,4 @@
-// See reduce.hpp: what is summed, and the counts of several thresholds.
+// The terms of the sums of reduce.hpp, and the counts of several thresholds.
 #include <kernels/cuda/reduce.cuh>
 #include <kernels/cuda/reduce.hpp>
 #include <kernels/cuda/reduce_terms.cuh>
@@ -20,7 +20,8 @@ struct Magnitude : PlainTerm {
   __device__ void join(double& sum, double other) const { sum += other; }
 };
 
-// Positive floats are in the order of their bits; so a NaN is the largest of all, as on the CPU.
+// The larger magnitude. Positive floats have the order of their bits, so a NaN is larger than all
+// numbers, as on the CPU.
 __device__ inline float larger(float a, float b) {
   return std::bit_cast<uint32_t>(a) < std::bit_cast<uint32_t>(b) ? b : a;
 }
@@ -81,7 +82,7 @@ struct BySign : PlainTerm {
   }
 };
 
-// The sum of all tiles has more in it than the result: it comes first in the workspace.
+// The sum of all tiles needs more bytes than the result; it lies first in the workspace.
 constexpr uint64_t kFirstPlace = 64;
 static_assert(sizeof(StatisticsOf::Sum) <= kFirstPlace);
 
@@ -92,8 +93,8 @@ __global__ void __launch_bounds__(kWarp)
 
 constexpr uint32_t kThresholdsAtOnce = 16;
 
-// Adds what of a tile reaches each of these. A whole one is read without asking for its end: with
-// conditions nvcc has few loads in flight.
+// Adds the number of entries of a tile that reach each key. For a whole tile there are no checks
+// for the end, because nvcc has few loads in flight with conditions.
 template <uint32_t kMost, bool kWhole>
 __device__ void count_in_tile(const float* tile, uint32_t size, const uint32_t (&keys)[kMost],
                               uint32_t (&passed)[kMost]) {
@@ -105,7 +106,7 @@ __device__ void count_in_tile(const float* tile, uint32_t size, const uint32_t (
       in[l] = kWhole || i + l * kSumThreads < size ? tile[i + l * kSumThreads] : 0.0f;
 #pragma unroll
     for (uint32_t l = 0; l < kSumLoads; ++l) {
-      const uint32_t key = magnitude_key(in[l]);  // of a zero 0, and no threshold's is below 1
+      const uint32_t key = magnitude_key(in[l]);  // 0 for a zero; thresholds have at least 1
 #pragma unroll
       for (uint32_t j = 0; j < kMost; ++j) passed[j] += key >= keys[j] ? 1 : 0;
     }
@@ -113,8 +114,9 @@ __device__ void count_in_tile(const float* tile, uint32_t size, const uint32_t (
 }
 static_assert(kSumTile % (kSumThreads * kSumLoads) == 0);
 
-// Each thread counts for all thresholds in registers; whole numbers add up in any order. kMost is
-// as many as there are or a few more: for each of them every element is compared.
+// Each thread counts for all thresholds in registers; whole numbers may be added in any order.
+// kMost is the number of thresholds or slightly more, because every element is compared for each of
+// the kMost places.
 template <uint32_t kMost>
 __global__ void __launch_bounds__(kSumThreads)
     count_reaching(const float* x, uint64_t n, const float* thresholds, uint32_t n_thresholds,
@@ -129,7 +131,7 @@ __global__ void __launch_bounds__(kSumThreads)
     lowest = keys[j] < lowest ? keys[j] : lowest;
     passed[j] = 0;
   }
-  if (lowest > kInfinityKey) return;  // all of them: nothing reaches a NaN, and nothing is read
+  if (lowest > kInfinityKey) return;  // all thresholds are NaN: nothing is read
   const uint64_t begin = uint64_t{blockIdx.x} * kSumTile;
   const auto size = static_cast<uint32_t>(n - begin < kSumTile ? n - begin : kSumTile);
   if (size == kSumTile)

@@ -1,12 +1,12 @@
 // Reductions in a fixed order. Internal to the CUDA kernels.
 //
-// `Term` says what is summed:
-//   using Sum = ...;                                   zero when made, a plain struct or number
-//   __device__ void prepare();                         once per thread, before anything else
+// `Term` defines the sum:
+//   using Sum = ...;                                   zero at first; a plain struct or number
+//   __device__ void prepare();                         once per thread, before all other calls
 //   __device__ void add(Sum&, float x) const;
 //   __device__ void join(Sum&, const Sum& other) const;
 //   __device__ void close(Sum&) const;                 once, after a thread's last add
-//   __device__ Sum of(float x) const;                  one element's; where it is cheaper than add
+//   __device__ Sum of(float x) const;                  optional, if cheaper than add
 #pragma once
 
 #include <kernels/cuda/block.cuh>
@@ -15,7 +15,7 @@
 
 namespace penstock::kernels::cuda {
 
-// The sum of `mine` over the block, for thread 0; threads are joined by halving.
+// Returns to thread 0 the sum of `mine` over the block; threads are joined by halving.
 template <typename Term>
 __device__ typename Term::Sum join_block(const Term& term, typename Term::Sum mine) {
   using Sum = typename Term::Sum;
@@ -32,8 +32,8 @@ __device__ typename Term::Sum join_block(const Term& term, typename Term::Sum mi
   return mine;
 }
 
-// The sum of x[begin, end), at most kSumTile elements, for thread 0 of the block. `term` is
-// prepared.
+// Returns to thread 0 of the block the sum of x[begin, end), at most kSumTile elements. `term` must
+// be prepared.
 template <typename Term>
 __device__ typename Term::Sum sum_tile(const Term& term, const float* x, uint64_t begin,
                                        uint64_t end) {
@@ -51,8 +51,8 @@ __device__ typename Term::Sum sum_tile(const Term& term, const float* x, uint64_
   return join_block(term, sum);
 }
 
-// The sum of tiles' sums[0, n), for thread 0 of the block: that of tile t goes to chain
-// t mod kSumThreads.
+// Returns to thread 0 of the block the sum of the tiles' sums[0, n): the sum of tile t goes to
+// chain t mod kSumThreads.
 template <typename Term>
 __device__ typename Term::Sum sum_of_tiles(const Term& term, const typename Term::Sum* sums,
                                            uint64_t n) {
@@ -61,7 +61,7 @@ __device__ typename Term::Sum sum_of_tiles(const Term& term, const typename Term
   return join_block(term, sum);
 }
 
-// One block per tile; tiles do not cross runs. sums[tile] is written.
+// Writes sums[tile]: one block per tile; tiles do not cross runs.
 template <typename Term>
 __global__ void __launch_bounds__(kSumThreads)
     sum_tiles(Term term, const float* x, uint64_t n, uint64_t run, uint32_t tiles_per_run,
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kSumThreads)
   if (threadIdx.x == 0) results[blockIdx.x] = all;
 }
 
-// ---- Short runs: a team to each, a warp or a few lanes of one ----
+// ---- Short runs: one team per run, a warp or a few lanes of a warp ----
 
 template <typename T>
 __device__ T from_lane_xor(const T& value, uint32_t distance) {
@@ -100,16 +100,16 @@ __device__ T from_lane_xor(const T& value, uint32_t distance) {
   return other;
 }
 
-// What a lane has of a short run: as many chains as others of its team, those that its place in a
-// block of kSumThreads would have and those kTeam, 2 kTeam, ... places behind. Chains that no run
-// reaches are left out: they are zero, which changes no sum.
+// The chains of a lane in a short run. Every lane of a team has kChains chains: in terms of a block
+// of kSumThreads threads, the chains of the lane's place and of the places kTeam, 2 kTeam, ...
+// behind it. Chains that no run reaches are left out: they are zero, which changes no sum.
 template <typename Term, uint32_t kTeam, uint32_t kTurns>
 struct ChainsOfLane {
   static constexpr uint32_t kChains = 8;
   static_assert(kTurns == 1 || kTeam * kChains == kSumThreads);
   const Term& term;
   float in[kTurns][kChains];
-  uint32_t left;  // elements of the run from this lane's first on
+  uint32_t left;  // elements of the run from this lane's first element on
 
   __device__ ChainsOfLane(const Term& of, const float* mine, uint32_t n) : term(of), left(n) {
 #pragma unroll
@@ -120,7 +120,8 @@ struct ChainsOfLane {
   __device__ static uint32_t at(uint32_t turn, uint32_t chain) {
     return turn * kSumThreads + chain * kTeam;
   }
-  // Chains first, first + kStep, first + 2 kStep, ..., joined by halving as join_block does it.
+  // The sum of chains first, first + kStep, first + 2 kStep, ..., joined by halving, in the order
+  // of join_block.
   template <uint32_t kStep>
   __device__ typename Term::Sum join(uint32_t first) const {
     if constexpr (kStep == kChains) {
@@ -135,7 +136,7 @@ struct ChainsOfLane {
  private:
   __device__ typename Term::Sum chain(uint32_t c) const {
     if constexpr (kTurns == 1 && requires { term.of(in[0][c]); }) {
-      return term.of(in[0][c]);  // what is not there is zero
+      return term.of(in[0][c]);  // a missing element is zero
     } else {
       typename Term::Sum sum{};
 #pragma unroll
@@ -147,7 +148,7 @@ struct ChainsOfLane {
   }
 };
 
-// Of runs up to 8 kTeam, or with kTurns 4 up to kShortRun: the same sums to the bit as sum_tiles.
+// The sums of runs up to 8 kTeam, or with kTurns 4 up to kShortRun, with the bits of sum_tiles.
 template <typename Term, uint32_t kTeam, uint32_t kTurns>
 __global__ void __launch_bounds__(kSumThreads)
     sum_short_runs(Term term, const float* x, uint64_t n, uint64_t run, uint32_t n_runs,
@@ -157,18 +158,19 @@ __global__ void __launch_bounds__(kSumThreads)
   const uint64_t first = which * run + in_team;
   const uint64_t end = (which + 1) * run < n ? (which + 1) * run : n;
   term.prepare();
-  // Behind the last run all lanes of a team have nothing, and stay for the others of their warp.
+  // Behind the last run, the lanes of a team have no elements; they stay for the other lanes of
+  // their warp.
   const ChainsOfLane<Term, kTeam, kTurns> chains(
       term, x + first, first < end ? static_cast<uint32_t>(end - first) : 0);
   typename Term::Sum sum = chains.template join<1>(0);
 #pragma unroll
   for (uint32_t width = kTeam / 2; width > 0; width /= 2)
-    term.join(sum, from_lane_xor(sum, width));  // of use to the lanes below `width` only
+    term.join(sum, from_lane_xor(sum, width));  // only the lanes below `width` need the result
   if (in_team == 0 && which < n_runs) results[which] = sum;
 }
 
-// Tiles of n elements in runs. A last, short run has as many as the others: its last tiles are
-// empty, and sum to nothing.
+// The tiles of n elements in runs. A short last run has as many tiles as the other runs: its last
+// tiles are empty, and their sums are zero.
 struct SumPlan {
   uint64_t run;
   uint64_t tiles_per_run;
@@ -204,7 +206,7 @@ int32_t reduce(const Term& term, const float* x, uint64_t n, uint64_t run,
   return queue.error();
 }
 
-// Of many runs, one result for each.
+// Sums many runs, with one result per run.
 template <typename Term>
 int32_t reduce_runs(const Term& term, const float* x, uint64_t n, uint64_t run,
                     typename Term::Sum* results, const Workspace& workspace, void* stream) {

@@ -1,4 +1,4 @@
-// What is summed (reduce.cuh) in more than one place. Internal to the CUDA kernels.
+// Terms of reduce.cuh that several files sum. Internal to the CUDA kernels.
 #pragma once
 
 #include <kernels/cuda/tuning.hpp>
@@ -11,14 +11,14 @@
 
 namespace penstock::kernels::cuda {
 
-// What most terms do not need.
+// Empty defaults for most terms.
 struct PlainTerm {
   __device__ void prepare() {}
   template <typename Sum>
   __device__ void close(Sum&) const {}
 };
 
-// Over *threshold, or where that is null, over the limit.
+// The exceedances over *threshold, or over `limit` if threshold is null.
 struct Exceeding {
   using Sum = Exceedances;
   const float* threshold;

@@ -8,7 +8,7 @@
 namespace penstock::kernels::cuda {
 namespace {
 
-// Every other step comes here.
+// The aged state: only every second step runs these kernels, hence the 2.
 __device__ ReusedThreshold aged(const float* state) {
   ReusedThreshold reused = ReusedThreshold::load(state);
   reused.age += 2;

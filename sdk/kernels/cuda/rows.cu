@@ -1,5 +1,6 @@
-// See rows.hpp. The k-th largest key of a row is found digit by digit, and what reaches it is
-// written in order: each warp counts a part of the row, a sum over warps says where it writes.
+// See rows.hpp. The k-th largest key of a row is found digit by digit, and the entries that reach
+// it are written in order: each warp counts a part of the row, and a sum over warps gives the place
+// where it writes.
 #include <kernels/cuda/elements.cuh>
 #include <kernels/cuda/rows.hpp>
 #include <kernels/cuda/select.hpp>
@@ -10,7 +11,8 @@
 namespace penstock::kernels::cuda {
 namespace {
 
-// 31 bits in four digits: small histograms, for they are cleared once per digit and row.
+// The 31 bits of a key are four digits. The histograms are small because they are cleared once per
+// digit and row.
 constexpr uint32_t kRowBins = 256;
 constexpr uint32_t kTurnThreads = 256;  // of a tile of 32 x 32
 
@@ -18,13 +20,13 @@ struct Job {
   const float* x;  // row after row
   uint32_t rows;
   uint32_t width;
-  uint32_t lanes;  // rows whose entries alternate where positions are counted
+  uint32_t lanes;  // number of rows whose entries alternate in the order of positions
   uint32_t k;
   uint32_t* indices;
   float* values;
 };
 
-// Keys of one row: from shared memory where it fits, else read again each time.
+// The keys of one row: in shared memory if the row fits, else read again each time.
 template <uint32_t kCached>
 struct RowKeys {
   const uint32_t* cached;
@@ -37,7 +39,7 @@ struct RowKeys {
   }
 };
 
-// Which keys go: those above `threshold`, and the first `ties` of those equal to it.
+// The keys to choose: all keys above `threshold`, and the first `ties` keys equal to it.
 struct Going {
   uint32_t threshold;
   uint32_t ties;
@@ -58,13 +60,14 @@ __device__ Going find_kth(const Keys& keys, uint32_t width, uint32_t k, uint32_t
     const Bin bin = find_bin<kThreads, kRowBins>(histogram, left, sums, found);
     prefix = prefix << 8 | bin.index;
     left = bin.left;
-    // All keys that begin so go: which of them is the least, nobody needs to know.
+    // All keys with this prefix are chosen, so the least of these keys is not needed.
     if (shift > 0 && prefix > 0 && left == bin.count) return {(prefix << shift) - 1, 0};
   }
   return {prefix, left};
 }
 
-// A block goes from row to row. kCached is the widest row that fits shared memory, or 0.
+// A block handles one row after the other. kCached is the width of the widest row that fits shared
+// memory, or 0.
 template <uint32_t kThreads, uint32_t kCached>
 __global__ void __launch_bounds__(kThreads) select_in_rows(Job job) {
   constexpr uint32_t kWarps = kThreads / kWarp;
@@ -83,7 +86,7 @@ __global__ void __launch_bounds__(kThreads) select_in_rows(Job job) {
     const RowKeys<kCached> keys{cache, row};
     const Going kth = find_kth<kThreads>(keys, job.width, job.k, histogram, sums, &found);
 
-    // Each warp's part is a multiple of a warp, so that 32 neighbours are looked at together.
+    // Each warp's part is a multiple of a warp, so that 32 neighbours are handled together.
     const uint32_t chunks = job.width / kWarp + (job.width % kWarp != 0 ? 1 : 0);
     const uint32_t per_warp = (chunks + kWarps - 1) / kWarps;
     const uint32_t begin = warp_of_block() * per_warp;
@@ -141,8 +144,9 @@ void queue_rows(Queue& queue, const Job& job) {
     queue.run<select_in_rows<256, 0>>(blocks, 256, job);
 }
 
-// Lanes become rows: `rows` has lane after lane of each matrix. A tile goes through shared memory,
-// so that whole sectors are read and written; a lane read by itself uses one float of each.
+// Transposes lanes to rows: `rows` has one lane after the other of each matrix. A tile goes through
+// shared memory, so that whole sectors are read and written; reading a single lane would use one
+// float of each sector.
 __global__ void __launch_bounds__(kTurnThreads)
     turn_lanes(const float* x, Lanes shape, uint64_t tiles, float* rows) {
   __shared__ float tile[kWarp][kWarp + 1];
@@ -198,8 +202,8 @@ uint64_t select_lanes_workspace_bytes(const Lanes& shape, uint64_t k) noexcept {
   return mark_bytes(shape) + select_workspace_bytes(rows * shape.length, rows * k);
 }
 
-// What goes is found lane by lane, and then put in order: as the entries that are marked. Marks lie
-// where the lanes have lain as rows.
+// Finds the chosen entries lane by lane, marks them, and then writes the marked entries in order.
+// The marks reuse the memory of the transposed lanes.
 int32_t select_lanes(const float* x, const Lanes& shape, uint64_t k, uint32_t* indices,
                      Workspace workspace, void* stream) noexcept {
   const uint64_t rows = shape.blocks * shape.lanes, n = rows * shape.length;

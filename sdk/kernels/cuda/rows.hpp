@@ -8,22 +8,23 @@
 
 namespace penstock::kernels::cuda {
 
-// For each row of x[rows x width], rows * width < 2^32 and k <= width: positions in x of its k
-// largest, ascending, and their values; between equal magnitudes the lower index is chosen, and a
-// NaN counts as magnitude zero. Both outputs have rows * k entries; `values` may be null. One block
-// looks after a row, so few very wide rows are better left to select_largest. No workspace.
+// For each row of x[rows x width], rows * width < 2^32 and k <= width: writes the positions in x of
+// its k largest entries, ascending, and their values. Between equal magnitudes the lower index is
+// chosen, and a NaN counts as magnitude zero. Both outputs have rows * k entries; `values` may be
+// null. One block works on a row, so for few very wide rows select_largest is better. It needs no
+// workspace.
 [[nodiscard]] int32_t select_rows(const float* x, uint64_t rows, uint64_t width, uint64_t k,
                                   uint32_t* indices, float* values, void* stream) noexcept;
 
-// `blocks` matrices of length x lanes, one after the other, of fewer than 2^32 entries.
+// `blocks` matrices of length x lanes, one after the other, with fewer than 2^32 entries in all.
 struct Lanes {
   uint64_t blocks;
   uint64_t length;
   uint64_t lanes;
 };
 
-// The same for each lane, a column of one of the matrices: positions in x of the k <= length
-// largest of all lanes, ascending, blocks * lanes * k of them.
+// Selects k <= length entries in each lane, which is a column of one of the matrices. Writes the
+// positions in x of the chosen entries of all lanes, ascending: blocks * lanes * k positions.
 [[nodiscard]] int32_t select_lanes(const float* x, const Lanes& lanes, uint64_t k,
                                    uint32_t* indices, Workspace workspace, void* stream) noexcept;
 uint64_t select_lanes_workspace_bytes(const Lanes& lanes, uint64_t k) noexcept;

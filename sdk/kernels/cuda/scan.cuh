@@ -1,14 +1,14 @@
 // Offsets of tiles: an exclusive sum over an array of counts, by one block. Internal to the CUDA
-// kernels. A tile is thousands of elements, so there are few of them.
+// kernels. A tile has thousands of elements, so there are few tiles.
 #pragma once
 
 #include <kernels/cuda/block.cuh>
 
 namespace penstock::kernels::cuda {
 
-// counts[i] <- counts[0] + ... + counts[i - 1], modulo 2^64; *total, unless null, is the sum of
-// all. For all threads of a block of kScanThreads. A warp owns neighbours, in rows of two to a
-// lane, so that its loads touch few lines.
+// counts[i] <- counts[0] + ... + counts[i - 1], modulo 2^64; *total, unless null, receives the sum
+// of all counts. All threads of a block of kScanThreads must call it. A warp owns neighbours, in
+// rows with two counts per lane, so that its loads touch few cache lines.
 __device__ inline void scan_counts(uint64_t* counts, uint64_t n, uint64_t* total) {
   constexpr uint32_t kRows = kScanItems / 2;
   __shared__ uint64_t sums[kScanThreads / kWarp];
@@ -22,7 +22,7 @@ __device__ inline void scan_counts(uint64_t* counts, uint64_t n, uint64_t* total
       even[r] = i < n ? counts[i] : 0;
       odd[r] = i + 1 < n ? counts[i + 1] : 0;
     }
-    uint64_t offsets[kRows];  // of the even ones, within the warp
+    uint64_t offsets[kRows];  // of the even counts, within the warp
     uint64_t of_warp = 0;
 #pragma unroll
     for (uint32_t r = 0; r < kRows; ++r) {
@@ -31,8 +31,7 @@ __device__ inline void scan_counts(uint64_t* counts, uint64_t n, uint64_t* total
       of_warp += __shfl_sync(kAllLanes, up_to, kWarp - 1);
     }
     uint64_t all;
-    // Each lane brings nothing but the last one: what comes before it is what comes before the
-    // warp.
+    // Only the last lane contributes a number: the sum before it is the sum before the warp.
     const uint64_t offset =
         before + block_exclusive_sum<kScanThreads>(lane() == kWarp - 1 ? of_warp : 0, sums, all);
 #pragma unroll

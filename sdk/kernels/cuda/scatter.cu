@@ -5,8 +5,8 @@
 namespace penstock::kernels::cuda {
 namespace {
 
-// A first pass looks at all indices. `good` counts down from `count` to the first that is out of
-// range; *repeats, unless null, becomes 1 where they do not ascend.
+// A first pass checks all indices. `good` goes down from `count` to the first index that is out of
+// range; *repeats, unless null, becomes 1 if the indices do not ascend.
 __global__ void __launch_bounds__(kWarp) begin_check(uint64_t count, uint64_t* good) {
   if (threadIdx.x == 0) *good = count;
 }
@@ -84,7 +84,7 @@ struct GatherFrom {
 };
 
 // One warp, 32 entries at a time. Lanes with equal indices take turns, lower lanes first; the fence
-// between turns makes one lane's sum the next one's term.
+// between turns makes one lane's sum visible to the next lane.
 __global__ void __launch_bounds__(kWarp)
     add_in_order(const uint32_t* indices, const float* values, uint64_t count, float* out,
                  const uint64_t* good, const uint32_t* repeats) {
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kWarp)
   for (uint64_t first = 0; first < count; first += kWarp) {
     const uint64_t j = first + lane();
     const bool exists = j < count;
-    // Lanes behind the end match no index: they have numbers of their own above 32 bits.
+    // Lanes behind the end match no index: each has its own number above 32 bits.
     const uint64_t index = exists ? indices[j] : (uint64_t{1} << 32) + lane();
     const float value = exists ? values[j] : 0.0f;
     const uint32_t turn =

@@ -1,4 +1,4 @@
-// See select.hpp: plans the workspace and queues the kernels of select.cuh and select_write.cuh.
+// See select.hpp. Plans the workspace and queues the kernels of select.cuh and select_write.cuh.
 #include <kernels/cuda/elements.cuh>
 #include <kernels/cuda/select.cuh>
 #include <kernels/cuda/select.hpp>
@@ -52,7 +52,7 @@ bool legal(std::span<const SelectRequest> requests, const Workspace& workspace) 
   return requests.empty() || (has_workspace(workspace, bytes) && tiles <= kMostBlocks);
 }
 
-// 0 where no sample is drawn.
+// The rank of the bound in the sample; 0 if no sample is drawn.
 uint32_t sample_rank_of(const SelectRequest& request) {
   if (request.count != nullptr || request.n <= kAlwaysAll || request.k == 0) return 0;
   const uint64_t rank = sample_rank(request.n, request.k);
@@ -80,13 +80,13 @@ Selection selection_of(const SelectRequest& request, Parts& parts) {
   return s;
 }
 
-// How many there are of what kernels number through.
+// Totals over all selections of the units that kernels number.
 struct Totals {
   uint32_t tiles = 0;
   uint32_t digit_blocks = 0;
 };
 
-// Launches what begins selections, as many at a time as go with a launch.
+// Launches begin_selections, each time for as many selections as fit in a launch.
 class Beginning {
  public:
   Beginning(Queue& queue, const Selections& table) : queue_(queue), table_(table) {}
@@ -118,7 +118,7 @@ class Beginning {
   Totals totals_;
 };
 
-// What a kernel needs of registers is what its form needs: most calls have one.
+// A kernel for one form needs only the registers of this form, and most calls have one form.
 void queue_collect(Queue& queue, std::span<const SelectRequest> requests, const Selections& table,
                    const Totals& totals) {
   uint32_t forms = 0;

@@ -1,10 +1,10 @@
 // The kernels of selections, in the order in which they run. Internal to the CUDA kernels.
 //
-//   begin_selections                     what is to be done, and the key that candidates must reach
+//   begin_selections                     the requests, and the key that candidates must reach
 //   collect (select_collect.cuh)         the one pass over the input: candidates, tile by tile
-//   find_digit<0>, <1>, <2>              the k-th largest key among them
-//   count_chosen, scan_chosen            where each tile writes (select_write.cuh)
-//   write_chosen (select_write.cuh)      indices and values; zeroes what is taken
+//   find_digit<0>, <1>, <2>              the k-th largest key among the candidates
+//   count_chosen, scan_chosen            the place where each tile writes (select_write.cuh)
+//   write_chosen (select_write.cuh)      indices and values; zeroes the taken entries
 #pragma once
 
 #include <kernels/cuda/block.cuh>
@@ -30,7 +30,7 @@ __device__ float value_at(const Selection& s, uint64_t i) {
 __device__ inline uint32_t digit_of(uint32_t key, uint32_t digit) {
   return digit == 0 ? key >> 20 : digit == 1 ? (key >> 10) & 1023u : key & 1023u;
 }
-// The digits before this one.
+// The digits of a key before `digit`.
 __device__ inline uint32_t before_digit(uint32_t key, uint32_t digit) {
   return digit == 0 ? 0u : digit == 1 ? key >> 20 : key >> 10;
 }
@@ -38,7 +38,7 @@ __device__ inline uint32_t append_digit(uint32_t prefix, uint32_t bin, uint32_t 
   return digit == 0 ? bin : prefix << 10 | bin;
 }
 
-// Positions are one per stride, scattered by a hash, so that no period of the data meets them.
+// A hash scatters the positions, one per stride, so that they do not match a period of the data.
 template <uint32_t kForm>
 __device__ void read_sample(const Selection& s, uint32_t* keys) {
   const uint64_t stride = s.n / kSamples;
@@ -59,7 +59,7 @@ __device__ inline uint32_t sampled_bound(const Selection& s) {
   with_form(s.fold.form, [&]<uint32_t kForm>() { read_sample<kForm>(s, keys); });
   uint32_t prefix = 0;
   uint32_t rank = s.sample_rank;
-  // The last digit would leave out next to none.
+  // The last digit would exclude almost no candidate.
   for (uint32_t digit = 0; digit < kDigits - 1; ++digit) {
     for (uint32_t b = threadIdx.x; b < kDigitBins; b += kSampleThreads) histogram[b] = 0;
     __syncthreads();
@@ -80,13 +80,13 @@ __device__ inline float threshold_of(const Selection& s) {
   return s.threshold == nullptr ? s.known_threshold : *s.threshold;
 }
 
-// Without a threshold every entry but zeros is a candidate; where nothing goes, none is.
+// Without a threshold, every entry but zeros is a candidate; if k is 0, no entry is a candidate.
 __device__ inline uint32_t known_bound(const Selection& s) {
   if (s.k == 0) return kInfinityKey + 1;
   return s.count == nullptr ? 1 : threshold_key(threshold_of(s));
 }
 
-// A block to each selection.
+// One block per selection.
 static __global__ void __launch_bounds__(kSampleThreads)
     begin_selections(BegunSelections begun, Selections selections) {
   const Selection& s = begun.all[blockIdx.x];
@@ -97,7 +97,7 @@ static __global__ void __launch_bounds__(kSampleThreads)
     selections.first_tiles[which] = begun.first_tiles[blockIdx.x];
     selections.first_digit_blocks[which] = begun.first_digit_blocks[blockIdx.x];
   }
-  if (s.n == 0) {  // it has no tiles, and none of what follows
+  if (s.n == 0) {  // it has no tiles, and the later kernels skip it
     if (is_first && s.count != nullptr) *s.count = 0;
     return;
   }
@@ -105,10 +105,10 @@ static __global__ void __launch_bounds__(kSampleThreads)
   for (uint32_t i = threadIdx.x; i < sizeof(SelectState) / sizeof(uint32_t); i += kSampleThreads)
     words[i] = 0;
   const uint32_t bound = s.sample_rank > 0 ? sampled_bound(s) : known_bound(s);
-  __syncthreads();  // the zeros lie there
+  __syncthreads();  // the zeros are written
   if (!is_first) return;
   s.state->bound = bound;
-  s.state->found = s.capacity == 0 ? 1 : 0;  // more than there is room for
+  s.state->found = s.capacity == 0 ? 1 : 0;  // more candidates than room
   s.state->zeros_fill = s.zeros_reach_zero && threshold_of(s) == 0 ? 1 : 0;
   if (s.reached != nullptr) s.reached->smallest = kInfinityKey + 1;
 }
@@ -123,8 +123,8 @@ __device__ inline Decision decision_of(const Selection& s) {
   return decide(s, s.state->found, s.state->bound, goes_up_to_k(s));
 }
 
-// Adds up a histogram of one digit over the keys that begin as the k-th largest does; the last
-// block to finish reads off the digit.
+// Adds up a histogram of one digit over the keys with the prefix of the k-th largest key. The last
+// block to finish finds the digit.
 template <uint32_t kDigit>
 __global__ void __launch_bounds__(kDigitThreads) find_digit(Selections selections) {
   __shared__ uint32_t histogram[kDigitBins];
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kDigitThreads) find_digit(Selections selection
   const Selection s = selections.all[which];
   const uint32_t n_blocks = digit_blocks(s.n, s.capacity);
   const Decision decision = decision_of(s);
-  if (decision.known) return;  // all threads of all its blocks
+  if (decision.known) return;  // all threads of all blocks of the selection
   for (uint32_t b = threadIdx.x; b < kDigitBins; b += kDigitThreads) histogram[b] = 0;
   __syncthreads();
   const uint32_t prefix = kDigit == 0 ? 0 : s.state->prefix[kDigit == 0 ? 0 : kDigit - 1];
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kDigitThreads) find_digit(Selections selection
         atomicAdd(&histogram[digit_of(keys[j], kDigit)], 1u);
   }
   __syncthreads();
-  const uint32_t* all = histogram;  // of a block by itself
+  const uint32_t* all = histogram;  // the histogram of a single block
   if (n_blocks > 1) {
     uint32_t* const of_all = s.state->histogram[kDigit];
     for (uint32_t b = threadIdx.x; b < kDigitBins; b += kDigitThreads)
@@ -179,14 +179,14 @@ __device__ inline Decision final_decision(const Selection& s) {
     decision.ties = s.state->left[kDigits - 1];
   }
   const bool fills_instead = s.zeros_fill_instead && s.state->found < s.least;
-  if (goes_up_to_k(s) && !fills_instead && decision.threshold == 0) {  // zeros do not go
+  if (goes_up_to_k(s) && !fills_instead && decision.threshold == 0) {  // zeros are not chosen
     decision.k -= decision.ties;
     decision.ties = 0;
   }
   return decision;
 }
 
-// One warp, of the only selection.
+// Writes the k-th largest magnitude of the only selection; one warp.
 static __global__ void __launch_bounds__(kWarp)
     write_magnitude(Selections selections, float* magnitude) {
   const Selection s = selections.all[0];

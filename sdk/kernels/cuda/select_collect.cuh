@@ -1,9 +1,9 @@
-// The one pass of a selection over its input: compensates it where the form says so, and collects
-// the entries that reach the bound. Internal to the CUDA kernels.
+// The one pass of a selection over its input: it compensates the input if the fold has a form, and
+// collects the entries that reach the bound. Internal to the CUDA kernels.
 //
-// A warp owns consecutive entries of a tile, in rows of four to a lane, so that loads are as wide
-// as they can be. Which of its entries reach the bound is a bit of a thread each; only a warp where
-// one does goes on to count them by lanes.
+// A warp owns consecutive entries of a tile, in rows with four entries per lane, so that loads are
+// as wide as possible. A thread has one bit for each of its entries that tells whether the entry
+// reaches the bound; only warps with such an entry count them by lanes.
 #pragma once
 
 #include <kernels/cuda/block.cuh>
@@ -15,8 +15,9 @@
 
 namespace penstock::kernels::cuda {
 
-// Whose block or tile `position` is, as numbered through: the last selection that begins there or
-// before, since one without any begins where the next does. For all lanes of a warp.
+// The selection of block or tile `position`, which is numbered over all selections: the last
+// selection that begins at or before it. A selection without blocks begins where the next selection
+// does. All lanes of a warp must call it.
 __device__ inline uint32_t selection_at(const uint32_t* firsts, uint32_t n, uint32_t position) {
   if (n == 1) return 0;
   uint32_t begun = 0;
@@ -27,7 +28,7 @@ __device__ inline uint32_t selection_at(const uint32_t* firsts, uint32_t n, uint
   return begun - 1;
 }
 
-inline constexpr uint32_t kMagnitude = 0x7fffffffu;  // a float's bits but its sign
+inline constexpr uint32_t kMagnitude = 0x7fffffffu;  // all bits of a float except its sign
 inline constexpr uint32_t kFour = 4;                 // floats in 16 bytes
 inline constexpr uint32_t kFours = kCollectItems / kFour;
 inline constexpr uint32_t kRowOfFours = kFour * kWarp;
@@ -37,7 +38,7 @@ struct alignas(kFour * sizeof(float)) Four {
   float at[kFour];
 };
 
-// Entries from i to i + 3 of n; kWide: all of them exist, and the array lies at a multiple of 16.
+// The entries i to i + 3 of n. kWide: all four exist, and the array is aligned to 16 bytes.
 template <bool kWide>
 __device__ Four load_four(const float* from, uint32_t i, uint32_t n) {
   if constexpr (kWide) {
@@ -61,7 +62,7 @@ __device__ void store_four(float* to, uint32_t i, uint32_t n, const Four& four) 
   }
 }
 
-// Whether 16 bytes can be loaded wherever a row begins.
+// Whether 16 bytes can be loaded at the beginning of every row.
 template <uint32_t kForm>
 __device__ bool lies_wide(const Selection& s) {
   auto bits = reinterpret_cast<uintptr_t>(s.x);
@@ -76,21 +77,21 @@ __device__ bool lies_wide(const Selection& s) {
 
 inline constexpr uint32_t kEachForm = PENSTOCK_FORM_NESTEROV + 1;
 
-// Rows whose loads are in flight at a time, and blocks to a multiprocessor: as many as registers
-// have room for.
+// The rows whose loads are in flight at a time, and the blocks per multiprocessor; registers limit
+// both.
 template <uint32_t kForm, bool kWide>
 inline constexpr uint32_t kFoursInFlight =
     kWide&& kForm == PENSTOCK_FORM_NONE ? kFours : kFours / 2;
 template <uint32_t kForm>
 inline constexpr uint32_t kCollectBlocks = kForm == PENSTOCK_FORM_NONE ? 6 : 4;
 
-// Where a tile of the input lies, and how many entries it has.
+// The first entry of a tile of the input, and its number of entries.
 struct Tile {
   uint32_t first;
   uint32_t n;
 };
 
-// What is read of a row's entries: only what the form needs.
+// The data that is read for four entries of a row: only the data that the form needs.
 template <uint32_t kForm>
 struct FourOfFold {
   Four work, grad, momentum;
@@ -109,7 +110,7 @@ __device__ FourOfFold<kForm> load_fours(const Selection& s, const Tile& tile, ui
   }
 }
 
-// What they become; `in` has the new momentum.
+// The new work of four entries; `in` receives the new momentum.
 template <uint32_t kForm>
 __device__ Four compensated(const Fold& fold, FourOfFold<kForm>& in) {
   if constexpr (kForm == PENSTOCK_FORM_NONE) {
@@ -126,7 +127,8 @@ __device__ Four compensated(const Fold& fold, FourOfFold<kForm>& in) {
   }
 }
 
-// The bits of what a thread has of a tile, from its `mine`-th entry on; 0 for what does not exist.
+// Reads, compensates and stores the entries of a thread, from entry `mine` of the tile on, and
+// gives their bits; 0 for entries that do not exist.
 template <uint32_t kForm, bool kWide>
 __device__ void read_tile(const Selection& s, const Tile& tile, uint32_t mine,
                           uint32_t (&bits)[kCollectItems]) {
@@ -162,8 +164,8 @@ __device__ void read_tile_of(const Selection& s, const Tile& tile, uint32_t mine
     read_tile<kForm, false>(s, tile, mine, bits);
 }
 
-// How many of a thread's entries reach the bound, a byte to each row, of a bit to each entry. Of a
-// warp's lanes they are 128 at the most, so bytes add up without a carry.
+// Turns one bit per entry of a thread into counts, one byte per row. The sum over a warp's lanes is
+// at most 128 per row, so bytes add up without a carry.
 __device__ inline uint32_t counts_of_rows(uint32_t reached) {
   static_assert(kFours == 4 && kRowOfFours < 256);
   return __popc(reached & 0xfu) | __popc(reached & 0xf0u) << 8 | __popc(reached & 0xf00u) << 16 |
@@ -173,7 +175,8 @@ __device__ inline uint32_t sum_of_bytes(uint32_t bytes) {
   return (bytes & 0xffu) + (bytes >> 8 & 0xffu) + (bytes >> 16 & 0xffu) + (bytes >> 24);
 }
 
-// A block takes one tile. Selections are all of kForm or, where they differ, each of its own.
+// A block takes one tile. All selections have form kForm; kEachForm means that each selection has
+// its own form.
 template <uint32_t kForm>
 __global__ void __launch_bounds__(kCollectThreads, kCollectBlocks<kForm>)
     collect(Selections selections) {
@@ -182,7 +185,7 @@ __global__ void __launch_bounds__(kCollectThreads, kCollectBlocks<kForm>)
   __shared__ uint32_t begin;
   const uint32_t which = selection_at(selections.first_tiles, selections.n, blockIdx.x);
   const uint32_t tile = blockIdx.x - selections.first_tiles[which];
-  const Selection& s = selections.all[which];  // what is used last is loaded last
+  const Selection& s = selections.all[which];  // fields that are used last are loaded last
   const Selection input = s;
   const uint32_t bound = input.state->bound;
   const uint32_t left = input.n - tile * kCollectTile;
@@ -195,14 +198,15 @@ __global__ void __launch_bounds__(kCollectThreads, kCollectBlocks<kForm>)
   else
     read_tile_of<kForm>(input, of_input, first, bits);
 
-  // Bit j: of the thread's entry j. Keys and bounds have 31 bits, so the difference's sign tells.
+  // Bit j is for the thread's entry j. Keys and bounds have 31 bits, so the sign of the difference
+  // decides.
   uint32_t reached = 0;
 #pragma unroll
   for (uint32_t j = kCollectItems; j-- > 0;)
     reached = reached << 1 | (bound - 1 - magnitude_key(std::bit_cast<float>(bits[j]))) >> 31;
-  // Else the compiler keeps sixteen differences instead of their signs, and spills them.
+  // Without this the compiler keeps sixteen differences instead of their signs, and spills them.
   asm volatile("" : "+r"(reached));
-  uint32_t mine = 0, inclusive = 0, of_rows = 0;  // a byte to each row
+  uint32_t mine = 0, inclusive = 0, of_rows = 0;  // one byte per row
   if (__ballot_sync(kAllLanes, reached != 0) != 0) {
     mine = counts_of_rows(reached);
     inclusive = warp_inclusive_sum(mine);
@@ -222,7 +226,7 @@ __global__ void __launch_bounds__(kCollectThreads, kCollectBlocks<kForm>)
   }
   if (total == 0) return;  // all threads
   __syncthreads();
-  // Too many: all entries will compete, and nobody reads candidates.
+  // If there are too many candidates, all entries will compete, and no kernel reads the candidates.
   if (uint64_t{begin} + total > s.capacity || reached == 0) return;
   uint32_t row = begin + before;
 #pragma unroll

@@ -1,5 +1,5 @@
-// How a selection lies in its workspace, and what it does once it knows how many entries its bound
-// let through. Plain functions, for host and device. Internal to the CUDA kernels.
+// The layout of a selection in its workspace, and its decision once it knows how many entries
+// reached its bound. Plain functions, for host and device. Internal to the CUDA kernels.
 #pragma once
 
 #include <kernels/cuda/queue.hpp>
@@ -17,53 +17,54 @@ namespace penstock::kernels::cuda {
 inline constexpr uint32_t kDigits = 3;
 inline constexpr uint32_t kDigitBins = 2048;
 
-// Zero before each selection, and so are the histograms behind it.
+// The state of a selection, with its histograms; all zero before each selection.
 struct SelectState {
-  uint32_t bound;             // key that candidates reach
-  uint32_t found;             // entries that reach it
-  uint32_t zeros_fill;        // 1: where fewer than k do, zeros go with them
-  uint32_t prefix[kDigits];   // of the k-th largest key: the first digit, first two, all
-  uint32_t left[kDigits];     // how many are wanted of the keys that begin so
+  uint32_t bound;             // the key that candidates must reach
+  uint32_t found;             // entries that reach the bound
+  uint32_t zeros_fill;        // 1: if fewer than k reach it, zeros are chosen too
+  uint32_t prefix[kDigits];   // first digit, first two, all digits of the k-th largest key
+  uint32_t left[kDigits];     // how many keys with this prefix are wanted
   uint32_t arrived[kDigits];  // blocks that have added their histogram
   uint32_t histogram[kDigits][kDigitBins];
 };
 
-// The candidates of a tile of the input, in order; tiles lie in the order in which they came.
+// The candidates of a tile of the input, in order. Tiles lie in the order in which their blocks
+// reserved room.
 struct TileCandidates {
   uint32_t begin;
   uint32_t count;
 };
 
-// One selection, as its kernels read it: what is asked for, and its part of the workspace.
+// One selection, as its kernels read it: the request, and its part of the workspace.
 struct Selection {
   const float* x;
   uint64_t stride;  // between entries
-  Fold fold;        // of form NONE: x is as it is
+  Fold fold;        // form NONE: x is not compensated
   uint32_t* indices;
-  float* values;           // null: nobody asks
-  float* work;             // null: nothing is taken out
-  uint64_t* count;         // null: the k largest go; else at most k, all above the threshold
+  float* values;           // null: not wanted
+  float* work;             // null: no entry is zeroed
+  uint64_t* count;         // null: choose the k largest; else at most k, at the threshold or above
   const float* threshold;  // null: known_threshold
-  Reached* reached;        // null: nobody asks
+  Reached* reached;        // null: not wanted
   SelectState* state;
   TileCandidates* tiles;  // [n_tiles]
-  uint64_t* chosen;       // [n_tiles] upper half: keys above the threshold; lower: equal to it
+  uint64_t* chosen;       // [n_tiles] upper half: number of keys above the threshold; lower: equal
   uint32_t* candidates;   // [capacity] their positions
-  uint32_t* bits;         // [capacity] and the bits of their values, none of which is a NaN
+  uint32_t* bits;         // [capacity] the bits of their values; never a NaN
   uint32_t n;
   uint32_t k;
-  uint32_t least;  // where fewer reach the bound than this, the `instead` largest go
+  uint32_t least;  // if fewer reach the bound, choose the `instead` largest
   uint32_t instead;
-  uint32_t capacity;  // candidates that there is room for; 0: all entries compete
+  uint32_t capacity;  // room for candidates; 0: all entries compete
   uint32_t n_tiles;
-  uint32_t sample_rank;  // the bound is this largest of a sample; 0: it is known
+  uint32_t sample_rank;  // rank of the bound in the sample; 0: the bound is known
   float known_threshold;
-  bool zeros_reach_zero;  // where the threshold is zero, zeros fill up to k
+  bool zeros_reach_zero;  // if the threshold is zero, zeros fill up to k
   bool zeros_fill_instead;
 };
 
-// The selections of a call. A kernel's blocks, or warps, are numbered through: those of the first
-// selection, then those of the second.
+// The selections of a call. A kernel numbers its blocks, or warps, over all selections: first the
+// blocks of the first selection, then the blocks of the second.
 struct Selections {
   Selection* all;                // [n]
   uint32_t* first_tiles;         // [n]
@@ -71,18 +72,20 @@ struct Selections {
   uint32_t n;
 };
 
-// What the first kernel brings into the workspace: by value, so that it travels with the launch.
+// The selections that the first kernel copies into the workspace; by value, so that they travel
+// with the launch.
 inline constexpr uint32_t kMostBegun = 19;
 struct BegunSelections {
   Selection all[kMostBegun];
   uint32_t first_tiles[kMostBegun];
   uint32_t first_digit_blocks[kMostBegun];
-  uint32_t first;  // where they go
+  uint32_t first;  // the first index in the table
 };
 static_assert(sizeof(BegunSelections) + sizeof(Selections) <= 4096, "a launch takes no more");
 
-// Blocks that look for a digit of the k-th largest of n keys. As many as the candidates that there
-// is room for keep busy: only where these were too many or too few do all entries compete.
+// The number of blocks that search a digit of the k-th largest of n keys. The candidates that there
+// is room for keep these blocks busy: all entries compete only if the candidates were too many or
+// too few.
 constexpr uint32_t digit_blocks(uint64_t n, uint64_t capacity) {
   constexpr uint64_t kKeys = uint64_t{2} * kDigitLoads * kDigitThreads;
   const uint64_t of_all = std::min<uint64_t>(kDigitBlocks, pieces(n, kKeys));
@@ -92,13 +95,13 @@ constexpr uint32_t digit_blocks(uint64_t n, uint64_t capacity) {
   return static_cast<uint32_t>(std::min(of_all, of_candidates));
 }
 
-// Tiles that a block counts and writes, of so many in all: one where few blocks are busy.
+// Tiles that a block counts and writes, out of n_tiles: one tile if there are few tiles.
 constexpr uint32_t tiles_of_block(uint32_t n_tiles) {
   return n_tiles <= kFewTiles ? 1 : kTileWarps;
 }
 
-// Where the chosen entries come from. Those above `threshold` are chosen, and the first `ties` of
-// those equal to it; both are meaningful where `known`, else they are searched for.
+// The source of the chosen entries. Keys above `threshold` are chosen, and the first `ties` keys
+// equal to it. Both are valid if `known`; otherwise the kernels search them.
 struct Decision {
   uint32_t k;
   bool from_all;  // among all entries of the input, not among the candidates
@@ -107,8 +110,8 @@ struct Decision {
   uint32_t ties;
 };
 
-// `found` entries reach the key `bound` >= 1. Every zero is below every bound, so where the bound
-// is 1 all entries that are not zero are candidates.
+// `found` entries reach the key `bound` >= 1. Every zero is below every bound, so if the bound is 1
+// all entries that are not zero are candidates.
 constexpr Decision decide(const Selection& s, uint32_t found, uint32_t bound, bool up_to_k) {
   uint32_t k = s.k;
   if (found < s.least) return {s.instead, true, false, 0, 0};
@@ -120,16 +123,16 @@ constexpr Decision decide(const Selection& s, uint32_t found, uint32_t bound, bo
   return {k, true, true, 0, k - found};
 }
 
-// Samples that lie above the wanted threshold: four standard deviations more than expected.
+// The number of samples above the wanted threshold: four standard deviations more than expected.
 inline uint64_t sample_rank(uint64_t n, uint64_t k) {
   const double expected =
       static_cast<double>(kSamples) * static_cast<double>(k) / static_cast<double>(n);
   return static_cast<uint64_t>(std::ceil(expected + 4 * std::sqrt(expected) + 4));
 }
 
-// Three times the slack that the sample is expected to give. At densities of 0.1 % and more the
-// bound then lets through more candidates than there is room for once in half a million selections;
-// with twice the slack it did so once in 300. All entries of the input compete in that case.
+// Room for candidates: three times the slack that the sample is expected to give. At densities of
+// 0.1 % and more the candidates then exceed the room once in half a million selections; with twice
+// the slack they did so once in 300. All entries of the input compete in that case.
 inline uint64_t candidates_for(uint64_t n, uint64_t k) {
   if (n <= kAlwaysAll) return n;
   const double expected =
@@ -138,7 +141,8 @@ inline uint64_t candidates_for(uint64_t n, uint64_t k) {
   return std::min(n, static_cast<uint64_t>(expected + 2 * slack));
 }
 
-// Hands out parts of a workspace, each aligned to 64 bytes; over null it only counts.
+// Hands out parts of a workspace, each aligned to 64 bytes; without a workspace (null) it only
+// counts the bytes.
 class Parts {
  public:
   explicit Parts(void* data) : data_(static_cast<char*>(data)) {}
@@ -155,8 +159,8 @@ class Parts {
   uint64_t bytes_ = 0;
 };
 
-// The parts are rounded up one by one, so what the table of several selections takes is no more
-// than what one table for each would.
+// The table of the selections of a call. Each part is rounded up separately, so one table for
+// several selections takes no more bytes than one table for each.
 inline Selections plan_table(Parts& parts, uint64_t n) {
   Selections table{};
   table.all = parts.take<Selection>(n);
@@ -166,7 +170,7 @@ inline Selections plan_table(Parts& parts, uint64_t n) {
   return table;
 }
 
-// Fills in what follows from n and k, and takes the selection's parts.
+// Fills in the fields that follow from n and k, and takes the selection's parts.
 inline void plan_selection(Parts& parts, uint64_t n, uint64_t k, Selection& plan) {
   plan.n = static_cast<uint32_t>(n);
   plan.k = static_cast<uint32_t>(std::min(n, k));

@@ -1,5 +1,6 @@
-// The writing of a selection, once its threshold is known: what goes of each tile is counted, a sum
-// over tiles says where each of them writes, and it is written. Internal to the CUDA kernels.
+// Writes a selection once its threshold is known: the chosen entries of each tile are counted, a
+// sum over tiles gives the place where each tile writes, and the entries are written. Internal to
+// the CUDA kernels.
 #pragma once
 
 #include <kernels/cuda/scan.cuh>
@@ -9,7 +10,7 @@
 
 namespace penstock::kernels::cuda {
 
-// Entries of the input, or the tile's candidates.
+// The entries of a tile: entries of the input, or the tile's candidates.
 struct TileEntries {
   uint64_t first;  // in the input, or among the candidates
   uint32_t count;
@@ -22,11 +23,11 @@ __device__ inline TileEntries entries_of(const Selection& s, const Decision& dec
   return {first, left < kCollectTile ? static_cast<uint32_t>(left) : kCollectTile};
 }
 
-// What is to be done for one tile.
+// The work for one tile.
 struct TileTask {
   Selection s;
   Decision decision;
-  uint32_t tile;  // of that selection's
+  uint32_t tile;  // index among the tiles of the selection
   TileEntries entries;
 };
 __device__ inline TileTask task_at(const Selections& selections, uint32_t position) {
@@ -37,8 +38,9 @@ __device__ inline TileTask task_at(const Selections& selections, uint32_t positi
   return {s, decision, tile, entries_of(s, decision, tile)};
 }
 
-// Calls use.template operator()<kTeam>(task) for each tile of a block, with the warps that work on
-// it together: one where there are few entries, else all of the block's. For all threads.
+// Calls use.template operator()<kTeam>(task) for each tile of a block, where kTeam warps work on
+// the tile together: one warp if there are few entries, else all warps of the block. All threads
+// must call it.
 template <typename Use>
 __device__ void each_tile(const Selections& selections, uint32_t n_tiles, Use&& use) {
   __shared__ uint32_t counts[kTileWarps];
@@ -56,13 +58,13 @@ __device__ void each_tile(const Selections& selections, uint32_t n_tiles, Use&& 
       use.template operator()<kTileWarps>(task_at(selections, first + t));
 }
 
-// Some entries of a tile, from the first of this warp's on. One that does not exist has a key below
-// all.
+// Some entries of a tile, from this warp's first entry on. An entry that does not exist has a key
+// below all other keys.
 struct Stretch {
   uint32_t bits[kTileRows];
   int32_t keys[kTileRows];
 };
-// Its loads are all in flight before the first is used.
+// All loads are in flight before the first value is used.
 __device__ inline Stretch read_stretch(const TileTask& task, uint32_t first) {
   Stretch stretch;
 #pragma unroll
@@ -83,12 +85,14 @@ __device__ inline Stretch read_stretch(const TileTask& task, uint32_t first) {
   return stretch;
 }
 
-// Keys above the threshold in the upper half, and equal to it in the lower.
+// The number of keys above the threshold in the upper half, and of keys equal to it in the lower
+// half.
 constexpr uint64_t above_and_equal(uint32_t above, uint32_t equal) {
   return uint64_t{above} << 32 | equal;
 }
 
-// The sum of one number of each warp of a team before this one, and in all. For whole teams.
+// The sum of one number per warp over the warps of a team before this warp; `total` receives the
+// sum over all warps. The whole team must call it.
 template <uint32_t kTeam>
 __device__ uint64_t sum_before(uint64_t of_warp, uint64_t& total) {
   if constexpr (kTeam == 1) {
@@ -140,7 +144,7 @@ __device__ void CountTile::operator()(const TileTask& task) const {
   if (warp_of_team<kTeam>() == 0 && lane() == 0) task.s.chosen[task.tile] = total;
 }
 
-// How many keys of each tile lie above the threshold and how many at it.
+// Counts the keys of each tile above the threshold and the keys equal to it.
 static __global__ void __launch_bounds__(kTileThreads)
     count_chosen(Selections selections, uint32_t n_tiles) {
   each_tile(selections, n_tiles, CountTile{});
@@ -152,7 +156,8 @@ static __global__ void __launch_bounds__(kScanThreads) scan_chosen(Selections se
   scan_counts(s.chosen, s.n_tiles, nullptr);
 }
 
-// Writes what is chosen of a stretch, where so many keys come before it.
+// Writes the chosen entries of a stretch; `before` counts the keys before it, as above_and_equal
+// does.
 __device__ inline void write_stretch(const TileTask& task, uint32_t first, const Stretch& stretch,
                                      uint64_t before, uint32_t& smallest) {
   constexpr uint32_t kNowhere = 0xffffffffu;  // behind any position
@@ -201,7 +206,7 @@ __device__ void WriteTile::operator()(const TileTask& task) const {
     if (s.reached != nullptr) s.reached->passed = s.state->found;
   }
   const auto threshold = static_cast<int32_t>(task.decision.threshold);
-  uint64_t before = s.chosen[task.tile];  // ties before those looked at, too
+  uint64_t before = s.chosen[task.tile];  // includes the ties before this tile
   uint32_t smallest = kInfinityKey + 1;
   for (uint32_t begin = 0; begin < task.entries.count; begin += kTeam * kStretch) {
     const uint32_t first = begin + warp_of_team<kTeam>() * kStretch;

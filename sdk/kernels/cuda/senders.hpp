@@ -1,5 +1,5 @@
-// What several ranks sent, as one kernel takes it: by value, so that it travels with the launch and
-// no copy has to come before it.
+// The payloads of several ranks as an argument of one kernel: by value, so that it travels with the
+// launch and needs no copy first.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace penstock::kernels::cuda {
 
-inline constexpr uint64_t kMostSenders = 32;  // of one call; what more are, go in the next
+inline constexpr uint64_t kMostSenders = 32;  // in one call; further senders go into the next call
 
 template <typename Sender>
 struct Senders {
@@ -16,7 +16,7 @@ struct Senders {
   uint32_t n;
 };
 
-// At most kMostSenders of them.
+// `senders` must have at most kMostSenders elements.
 template <typename Sender>
 Senders<Sender> by_value(std::span<const Sender> senders) {
   Senders<Sender> values{};

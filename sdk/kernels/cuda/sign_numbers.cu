@@ -1,4 +1,4 @@
-// What signs stand for, found and taken out; see sign.hpp.
+// Computes the numbers for which signs stand, and subtracts them; see sign.hpp.
 #include <kernels/cuda/elements.cuh>
 #include <kernels/cuda/sign_numbers.cuh>
 

@@ -1,4 +1,4 @@
-// The numbers of a run of signs. Internal to the CUDA kernels.
+// The numbers for which the signs of a run stand. Internal to the CUDA kernels.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,14 +1,14 @@
-// Packing of signs into planes of bits; see sign.hpp. A warp reads 32 elements and votes on them:
-// the result is a half word of the plane. Lane l keeps the l-th of 32 votes, so that the warp then
+// Packs signs into planes of bits; see sign.hpp. A warp reads 32 elements and votes on them: the
+// result is a half word of the plane. Lane l keeps the l-th of 32 votes, so that the warp then
 // writes 32 neighbouring half words. The kernels, in the order in which they run:
 //
 //   pack_negative   the one pass over all elements, which also compensates: the plane of negative
-//                   elements, and how many zeros each tile has
-//   scan_tiles      where each tile lists its zeros, and how many there are of all
-//   name_zeros      the list, or the plane of the others, and the counts of both
+//                   elements, and the number of zeros of each tile
+//   scan_tiles      the place where each tile lists its zeros, and their total number
+//   name_zeros      the list, or the plane of nonzero elements, and both counts
 //
-// Of few tiles each block of name_zeros_of_few adds up the counts itself, and nothing is scanned.
-// Of a single one a block does all (pack_and_name).
+// If there are few tiles, each block of name_zeros_of_few adds up the counts itself, without a
+// scan. If there is a single tile, one block does all work (pack_and_name).
 #include <kernels/cuda/block.cuh>
 #include <kernels/cuda/fold.cuh>
 #include <kernels/cuda/queue.hpp>
@@ -24,17 +24,17 @@ constexpr uint32_t kSignWarps = kSignThreads / kWarp;
 constexpr uint32_t kWarpElements = kVotes * kWarp;
 static_assert(kSignTile == kSignWarps * kWarpElements);
 
-constexpr uint64_t kTilesOfTwoLaunches = 4 * kSignThreads;  // four counts to a thread
-constexpr uint64_t kNamingBlocks = 1024;  // a few for each multiprocessor of the largest
+constexpr uint64_t kTilesOfTwoLaunches = 4 * kSignThreads;  // four counts per thread
+constexpr uint64_t kNamingBlocks = 1024;  // a few for each multiprocessor of the largest GPU
 
 // The first element of this warp in a tile.
 __device__ uint64_t first_of_warp(uint64_t tile) {
   return tile * kSignTile + warp_of_block() * kWarpElements;
 }
 
-// Writes what the lanes of a warp have kept of a plane. Bytes of a plane are in the order of the
-// elements: half words may be written as such. The upper half of the last word is written too: its
-// elements do not exist, so it is zero.
+// Writes the half words that the lanes of a warp have kept. The bytes of a plane are in the order
+// of the elements, so half words may be written separately. The upper half of the last word is
+// written even if its elements do not exist; it is zero then.
 __device__ void write_half_word(uint64_t* plane, uint64_t tile, uint64_t numel, uint32_t bits) {
   const uint64_t half = first_of_warp(tile) / kWarp + lane();
   if (half < 2 * sign_words(numel)) reinterpret_cast<uint32_t*>(plane)[half] = bits;
@@ -58,13 +58,15 @@ __device__ float use_value(const Fold& fold, uint64_t i, FoldInput& in) {
   }
 }
 
-// What a lane has after the votes of its warp on a tile: a half word, and zeros among its elements.
+// The results of a lane after the votes of its warp on a tile: a half word, and the number of zeros
+// among its elements.
 struct Voted {
   uint32_t negative = 0;
   uint32_t zeros = 0;
 };
 
-// A whole tile is read without asking for its end: with conditions nvcc has few loads in flight.
+// For a whole tile there are no checks for the end, because nvcc has few loads in flight with
+// conditions.
 template <uint32_t kForm, bool kWhole>
 __device__ Voted vote_on(const float* values, uint64_t numel, const Fold& fold, uint64_t first) {
   Voted voted;
@@ -88,7 +90,8 @@ __device__ Voted vote_on(const float* values, uint64_t numel, const Fold& fold, 
   return voted;
 }
 
-// For all threads of a block: compensates and packs a tile, and tells how many zeros it has.
+// Compensates and packs a tile, and returns its number of zeros. All threads of a block must call
+// it.
 template <uint32_t kForm>
 __device__ uint32_t pack_block(const float* values, uint64_t tile, uint64_t numel, const Fold& fold,
                                uint64_t* negative) {
@@ -106,7 +109,7 @@ __device__ uint32_t pack_block(const float* values, uint64_t tile, uint64_t nume
   return sum;
 }
 
-// One block per tile. zeros_in[tile] is how many zeros the tile has.
+// One block per tile. zeros_in[tile] receives the number of zeros of the tile.
 template <uint32_t kForm>
 __global__ void __launch_bounds__(kSignThreads)
     pack_negative(const float* values, uint64_t numel, Fold fold, uint64_t* negative,
@@ -115,7 +118,7 @@ __global__ void __launch_bounds__(kSignThreads)
   if (threadIdx.x == 0) zeros_in[blockIdx.x] = zeros;
 }
 
-// A tile whose first zero is the `begin`-th of all.
+// Lists the zeros of a tile; `begin` zeros lie before the tile.
 __device__ void list_zeros(const float* values, uint64_t tile, uint64_t numel, uint64_t begin,
                            uint32_t* zeros) {
   __shared__ uint32_t zeros_of[kSignWarps];
@@ -126,7 +129,7 @@ __device__ void list_zeros(const float* values, uint64_t tile, uint64_t numel, u
     count += i < numel && values[i] == 0.0f ? 1 : 0;
   }
   count = warp_sum(count);
-  __syncthreads();  // of a tile before, all have read it
+  __syncthreads();  // all threads have read the previous tile's
   if (lane() == 0) zeros_of[warp_of_block()] = count;
   __syncthreads();
   uint64_t to = begin;
@@ -165,7 +168,8 @@ __device__ void write_counts(uint64_t n_zeros, uint64_t numel, const SignRoom& r
   *room.n_nonzero = listed ? 0 : sign_words(numel);
 }
 
-// For all threads of a block: names the zeros of a tile, of which `begin` of `n_zeros` lie before.
+// Writes the zeros of a tile in the list or the plane. `begin` of all `n_zeros` zeros lie before
+// the tile. All threads of a block must call it.
 __device__ void name_tile(const float* values, uint64_t tile, uint64_t numel, uint64_t begin,
                           bool listed, const SignRoom& room) {
   if (listed)
@@ -174,7 +178,7 @@ __device__ void name_tile(const float* values, uint64_t tile, uint64_t numel, ui
     pack_nonzero(values, tile, numel, room.nonzero);
 }
 
-// All of an array of one tile, by one block. A thread reads again only what it wrote itself.
+// Does all work for an array of one tile, with one block. A thread reads only its own writes again.
 template <uint32_t kForm>
 __global__ void __launch_bounds__(kSignThreads)
     pack_and_name(const float* values, uint64_t numel, Fold fold, SignRoom room) {
@@ -183,9 +187,9 @@ __global__ void __launch_bounds__(kSignThreads)
   if (zeros > 0) name_tile(values, 0, numel, 0, zeros <= room.capacity, room);
 }
 
-// After scan_tiles: tile t lists its zeros from offsets[t] to offsets[t + 1]. Tiles without zeros,
-// most of them, are not read again while zeros are listed: so each thread looks whether one of its
-// block's tiles has any, and the block goes to those that have.
+// After scan_tiles: tile t lists its zeros from offsets[t] to offsets[t + 1]. While zeros are
+// listed, tiles without zeros, which are most tiles, are not read again: each thread checks whether
+// a tile of its block has zeros, and the block handles only the tiles that have zeros.
 __global__ void __launch_bounds__(kSignThreads)
     name_zeros(const float* values, uint64_t numel, const uint64_t* offsets, uint64_t n_tiles,
                SignRoom room) {
@@ -197,7 +201,7 @@ __global__ void __launch_bounds__(kSignThreads)
     const uint64_t mine = first + uint64_t{gridDim.x} * threadIdx.x;
     const bool has = mine < n_tiles && (!listed || offsets[mine] < offsets[mine + 1]);
     const uint32_t of_warp = __ballot_sync(kAllLanes, has);
-    __syncthreads();  // of a turn before, all have read it
+    __syncthreads();  // all threads have read the previous turn's
     if (lane() == 0) wanted[warp_of_block()] = of_warp;
     __syncthreads();
     for (uint32_t w = 0; w < kSignWarps; ++w)
@@ -210,8 +214,8 @@ __global__ void __launch_bounds__(kSignThreads)
   }
 }
 
-// The same for at most kTilesOfTwoLaunches, a block to each, with the counts of all as
-// pack_negative wrote them.
+// name_zeros for at most kTilesOfTwoLaunches tiles, with one block per tile. It reads the counts of
+// all tiles as pack_negative wrote them.
 __global__ void __launch_bounds__(kSignThreads)
     name_zeros_of_few(const float* values, uint64_t numel, const uint64_t* zeros_in,
                       uint32_t n_tiles, SignRoom room) {

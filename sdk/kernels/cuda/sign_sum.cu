@@ -1,7 +1,7 @@
-// Sums of signs with values; see sign.hpp. A thread has 32 neighbouring elements, so that one half
-// word of a plane is all that it reads of a sender, and its sums stay in registers while one sender
-// after the other is added. The result is read and written once however many senders there are, by
-// way of shared memory: there neighbouring threads have neighbouring elements.
+// Sums of signs with values; see sign.hpp. A thread has 32 neighbouring elements, so it reads one
+// half word of each plane of a sender, and its sums stay in registers while one sender after the
+// other is added. The result is read and written once for any number of senders. It goes through
+// shared memory, so that neighbouring threads access neighbouring elements of the result.
 #include <kernels/cuda/queue.hpp>
 #include <kernels/cuda/sign_numbers.cuh>
 #include <kernels/cuda/sign_zeros.cuh>
@@ -15,14 +15,15 @@ constexpr uint32_t kTileElements = kSignSumThreads * kItems;
 constexpr uint32_t kTileWords = kTileElements / 64;
 static_assert(kMostSenders <= kSignSumThreads, "TileZeros looks for all of them at once");
 
-// Whether it begins with zeros, and what it is multiplied by in the end.
+// Whether the sum begins with zeros, and the final factor.
 struct Around {
   bool clear;
   float scale;
 };
 
-// The elements of a warp in shared memory; behind those of a thread lies one that nobody has, so
-// that the threads of a warp meet in different banks whether each touches its own or the next one.
+// The elements of a warp in shared memory. An unused element lies behind the elements of each
+// thread, so that the threads of a warp use different banks both for their own elements and for
+// neighbouring elements.
 class WarpElements {
  public:
   __device__ WarpElements(float* memory, uint64_t first, uint64_t numel)
@@ -54,11 +55,12 @@ class WarpElements {
   }
 
   float* memory_;
-  uint64_t first_;  // of the warp
+  uint64_t first_;  // first element of the warp
   uint64_t numel_;
 };
 
-// What a sender says of a thread's elements, which are all in one run: a run is whole words.
+// A sender's bits and numbers for a thread's elements. These elements are in one run, because a run
+// consists of whole words.
 struct Part {
   uint32_t negative;
   uint32_t nonzero;

@@ -10,8 +10,8 @@
 namespace penstock::kernels::cuda {
 namespace {
 
-// As many planes as the voters need; all loops over planes have fixed length, so they stay in
-// registers.
+// A counter with as many planes as the voters need. All loops over planes have fixed length, so the
+// planes stay in registers.
 template <uint32_t kPlanes>
 struct Counter {
   uint64_t plane[kPlanes] = {};
@@ -27,14 +27,15 @@ struct Counter {
   }
 };
 
-// How many voters are not zero, and how many of them are below it.
+// The number of voters that are not zero, and of voters below zero.
 template <uint32_t kPlanes>
 struct Tally {
   Counter<kPlanes> votes;
   Counter<kPlanes> nays;
 };
 
-// One block per tile of kVoteWords words, a word to a thread. For all threads of the block.
+// Counts the votes of a tile of kVoteWords words, with one word per thread and one block per tile.
+// All threads of the block must call it.
 template <uint32_t kPlanes>
 __device__ Tally<kPlanes> count_votes(const Senders<Signs>& voters, uint64_t first_word,
                                       uint64_t n_words, TileZeros<kVoteWords>& zeros) {
@@ -79,7 +80,7 @@ __device__ Winners compare(const Tally<kPlanes>& tally) {
 }
 
 // Calls write(word of the tile, bit, element) for the elements of a tile: neighbouring threads
-// write neighbouring ones.
+// write neighbouring elements.
 template <typename Write>
 __device__ void each_element_of_tile(uint64_t first_word, uint64_t numel, Write&& write) {
   for (uint32_t e = threadIdx.x; e < kVoteWords * 64; e += kVoteWords) {
@@ -104,8 +105,8 @@ __global__ void __launch_bounds__(kVoteWords)
   });
 }
 
-// One call of several. Differences are whole numbers of at most kMaxVoters: floats hold them
-// exactly.
+// One of several calls of a vote. Differences are whole numbers of at most kMaxVoters, so floats
+// hold them exactly.
 __global__ void __launch_bounds__(kVoteWords)
     add_votes(Senders<Signs> voters, VotePart part, uint64_t numel, float one, float* out) {
   constexpr uint32_t kPlanes = std::bit_width(kMostSenders);

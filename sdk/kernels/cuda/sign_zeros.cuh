@@ -1,8 +1,8 @@
 // The zeros of many senders in one tile of words. Internal to the CUDA kernels.
 //
-// A sender names its zeros by a plane, by an ascending list, or has none. Where in each list a tile
-// begins takes a search of many steps, so that is done for all senders at once, one to a thread;
-// where no zero of a list falls into the tile, nearly always, nothing more is to be done.
+// A sender gives its zeros as a plane or as an ascending list, or has no zeros. The search for the
+// begin of a tile in a list takes many steps, so all senders are searched at once, one per thread.
+// If no zero of a list falls into the tile, as is nearly always the case, there is no further work.
 #pragma once
 
 #include <kernels/cuda/block.cuh>
@@ -10,14 +10,15 @@
 
 namespace penstock::kernels::cuda {
 
-// Shared memory of a block that goes through the senders of a call. kWords words of a tile.
+// The shared memory of a block that handles the senders of a call one after the other. A tile has
+// kWords words.
 template <uint32_t kWords>
 struct TileZeros {
-  uint32_t begin[kMostSenders];  // in each sender's list
+  uint32_t begin[kMostSenders];  // position in each sender's list
   uint32_t end[kMostSenders];
   uint32_t nonzero[2 * kWords];  // half words of one sender's plane
 
-  // For all threads, before a sender is asked for. `get(s)` gives the Signs of sender s.
+  // All threads must call this before `fill`. `get(s)` gives the Signs of sender s.
   template <typename Get>
   __device__ void find(Get&& get, uint32_t n_senders, uint64_t first_word) {
     if (threadIdx.x < n_senders) {
@@ -30,16 +31,16 @@ struct TileZeros {
     __syncthreads();
   }
 
-  // For all threads: whether sender `s` has listed zeros here. If so, `nonzero` is its plane until
-  // the next call.
+  // All threads must call this. Returns whether sender `s` has listed zeros in this tile; if so,
+  // `nonzero` is its plane until the next call.
   __device__ bool fill(const Signs& signs, uint32_t s, uint64_t first_word) {
     if (begin[s] == end[s]) return false;  // all threads
-    __syncthreads();                       // the plane of the sender before has been read
+    __syncthreads();                       // the previous sender's plane has been read
     for (uint32_t h = threadIdx.x; h < 2 * kWords; h += blockDim.x) nonzero[h] = 0xffffffffu;
     __syncthreads();
     for (uint32_t j = begin[s] + threadIdx.x; j < end[s]; j += blockDim.x) {
       const uint64_t in_tile = signs.zeros[j] - first_word * 64;
-      if (in_tile >= kWords * 64) continue;  // the list is not ascending: its sender's mistake
+      if (in_tile >= kWords * 64) continue;  // the list is not ascending: a mistake of its sender
       atomicAnd(&nonzero[in_tile / 32], ~(1u << (in_tile % 32)));
     }
     __syncthreads();

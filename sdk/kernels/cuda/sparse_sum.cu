@@ -9,7 +9,7 @@
 namespace penstock::kernels::cuda {
 namespace {
 
-// ---- What is added for the j-th index of a sender ----
+// ---- The number for the j-th index of a sender ----
 
 template <ValueType kType>
 struct EachValue {
@@ -30,8 +30,8 @@ struct OneValue {
 
 // ---- The sum ----
 
-// The first of the sender's entries whose index is not below `bound`. For all lanes of a warp: each
-// looks at one of 32 places at a time, so that few loads wait for each other.
+// The first of the sender's entries whose index is not below `bound`. All lanes of a warp must call
+// it: each lane reads one of 32 places at a time, so that few loads wait for each other.
 __device__ uint64_t first_entry(const SparseSender& sender, uint64_t bound) {
   uint64_t begin = 0, end = sender.count;  // it lies there, or at the end
   while (begin < end) {
@@ -45,8 +45,8 @@ __device__ uint64_t first_entry(const SparseSender& sender, uint64_t bound) {
   return begin;
 }
 
-// Which sum a block works for: the last that begins there or before, since one over nothing begins
-// where the next does.
+// The sum of a block: the last sum whose first block is at or before this block. A sum without
+// elements begins where the next sum does.
 __device__ uint32_t sum_of_block(const SparseSums& all) {
   uint32_t begin = 0, end = all.n_sums;
   while (end - begin > 1) {
@@ -59,8 +59,8 @@ __device__ uint32_t sum_of_block(const SparseSums& all) {
   return begin;
 }
 
-// A block sums one tile in shared memory, sender after sender. Indices of one sender differ, so its
-// entries are added all at once.
+// A block sums one tile in shared memory, sender after sender. The indices of one sender differ, so
+// its entries are added in parallel.
 template <typename Values>
 __global__ void __launch_bounds__(kSparseSumThreads) sum_tile(SparseSums all) {
   __shared__ float tile[kSparseSumTile];

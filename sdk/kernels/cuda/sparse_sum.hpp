@@ -10,9 +10,9 @@
 
 namespace penstock::kernels::cuda {
 
-// What one rank sent: `count` indices, each above the one before it and below n, and their values,
-// for int8 with a scale in device memory; or one float32 that is the value of all of them. The
-// device does not look whether that is so: whoever took them from a peer has.
+// The payload of one rank: `count` strictly ascending indices below n, and their values (for int8
+// with a scale in device memory), or one float32 that is the value of all entries. The device does
+// not check this; the caller must have checked the indices when they came from a peer.
 struct SparseSender {
   const uint32_t* indices;
   const void* values;
@@ -20,11 +20,11 @@ struct SparseSender {
   const float* scale = nullptr;
 };
 
-// Whether a sum begins with zeros, or with what lies there.
+// Whether a sum begins with zeros, or with the content of out.
 enum class SumOver { kZeros, kWhatIsThere };
 
-// One sum: out[i] = (0 or out[i]) + the values for i of all senders, in their order, and that times
-// `scale` as a rounding of its own; n at most 2^32.
+// One sum: out[i] = (0 or out[i]) + the values for i of all senders, in the order of senders; the
+// sum is then multiplied by `scale`, with its own rounding. n must be at most 2^32.
 struct SparseSum {
   std::span<const SparseSender> senders;  // at most kMostSenders
   SumOver over;
@@ -33,14 +33,14 @@ struct SparseSum {
   uint64_t n;
 };
 
-// Sums that one launch forms, as the kernel takes them: by value. Their arrays must not overlap.
-// Only `add` writes to what lies in it.
+// The sums of one launch, as the kernel takes them: by value. Their arrays must not overlap. Only
+// `add` may change the fields.
 struct SparseSums {
   bool empty() const { return n_sums == 0; }
   bool has_room_for(uint64_t more_senders) const {
     return n_sums < kMostSums && more_senders <= kMostOfAllSenders - n_senders;
   }
-  // Where there is room.
+  // Adds a sum; there must be room for it.
   void add(const SparseSum& sum);
 
   static constexpr uint64_t kMostSums = 24;
@@ -49,7 +49,7 @@ struct SparseSums {
     float* out;
     uint64_t n;
     float scale;
-    uint32_t first_tile;  // blocks are numbered through: those of the first sum, of the second
+    uint32_t first_tile;  // blocks are numbered over all sums, first sum first
     uint16_t first_sender;
     uint16_t n_senders;
     bool over_zeros;
@@ -59,15 +59,15 @@ struct SparseSums {
   uint32_t n_sums = 0;
   uint32_t n_senders = 0;
   uint32_t n_tiles = 0;
-  bool has_one_value = false;  // each sender
+  bool has_one_value = false;  // for each sender
 };
 
-// One kernel, and one pass over each out. `type` is that of all values, widened as in
-// narrow_values.hpp; not looked at where senders have one value.
+// One kernel, and one pass over each out. `type` is the type of all values, which are widened as in
+// narrow_values.hpp; it is ignored if senders have one value.
 [[nodiscard]] int32_t sum_sparse(const SparseSums& sums, void* stream,
                                  ValueType type = ValueType::kFloat32) noexcept;
 
-// The same of a single sum.
+// sum_sparse for a single sum.
 [[nodiscard]] int32_t sum_sparse(std::span<const SparseSender> senders, SumOver over, float scale,
                                  float* out, uint64_t n, void* stream,
                                  ValueType type = ValueType::kFloat32) noexcept;

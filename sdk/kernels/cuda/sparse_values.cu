@@ -21,7 +21,7 @@ struct Send {
   const float* scale;
   bool taken;
   __device__ Facts facts(uint64_t) const { return {count_of(chosen), wire_scale<kType>(scale)}; }
-  // What lies behind the last index is anything: it is read, and nothing is done with it.
+  // The memory behind the last index is undefined: it is read, but not used.
   __device__ uint32_t load(uint64_t j) const { return chosen.indices[j]; }
   __device__ void store(uint64_t j, uint32_t index, const Facts& f) const {
     if (j >= f.count) return;
@@ -36,7 +36,7 @@ struct Send {
   }
 };
 
-// Magnitudes are in the order of their bits, so any order of the blocks gives the same result.
+// Magnitudes have the order of their bits, so the order of the blocks does not change the result.
 __global__ void __launch_bounds__(kElementThreads)
     find_largest_of(ChosenEntries chosen, uint32_t* largest) {
   const uint64_t count = count_of(chosen);

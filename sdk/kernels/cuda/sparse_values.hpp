@@ -1,6 +1,5 @@
-// Values of entries that a selection has chosen, in the type in which they travel: what
-// SparseValues (../../methods/sparse_values.hpp) does on the CPU, with the same bits. Contract:
-// workspace.hpp.
+// Values of chosen entries, in the type in which they travel: the counterpart of SparseValues
+// (../../methods/sparse_values.hpp), with its bits. Contract: workspace.hpp.
 #pragma once
 
 #include <kernels/narrow_values.hpp>
@@ -9,8 +8,8 @@
 
 namespace penstock::kernels::cuda {
 
-// Entries of work that were chosen: `*count` ascending indices, at most `capacity`; with a null
-// count there are `capacity`.
+// Entries of work that a selection has chosen: `*count` ascending indices, at most `capacity`; if
+// count is null, `capacity` indices.
 struct ChosenEntries {
   float* work;
   const uint32_t* indices;
@@ -18,14 +17,13 @@ struct ChosenEntries {
   uint64_t capacity;
 };
 
-// values[j] = the j-th chosen entry in `type`, as narrow_values of narrow_values.hpp rounds it.
-// Where `taken`, what rounding leaves over stays in work. `scale` is device memory, read for int8
-// only.
+// values[j] = the j-th chosen entry in `type`, as narrow_values of narrow_values.hpp rounds it. If
+// `taken`, work keeps the rounding errors. `scale` is device memory, read for int8 only.
 [[nodiscard]] int32_t send_values(ValueType type, const ChosenEntries& chosen, void* values,
                                   const float* scale, bool taken, void* stream) noexcept;
 
-// *largest = the largest magnitude of the chosen entries, for int8_scale of values.hpp; 0 for none.
-// A NaN counts as zero.
+// *largest = the largest magnitude of the chosen entries, for int8_scale of values.hpp; 0 if there
+// are no entries. A NaN counts as zero.
 [[nodiscard]] int32_t largest_of(const ChosenEntries& chosen, float* largest,
                                  void* stream) noexcept;
 

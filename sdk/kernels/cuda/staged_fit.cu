@@ -1,6 +1,6 @@
-// Fits in stages, for steering.hpp. Each look at the data is one launch, whose last block adds up
-// what the others found and goes on with the fit; a look that is not wanted reads nothing. Sums are
-// those of statistics and exceedances (reduce.hpp), to the bit.
+// Fits in stages, for steering.hpp. Each look at the data is one launch. Its last block adds up the
+// results of all blocks and continues the fit; a look that is not needed reads nothing. Sums have
+// the bits of statistics and exceedances (reduce.hpp).
 #include <kernels/cuda/reduce.cuh>
 #include <kernels/cuda/reduce_terms.cuh>
 #include <kernels/cuda/steering.cuh>
@@ -17,13 +17,13 @@ __global__ void __launch_bounds__(kWarp)
     begin_fit(StagedRule rule, SteeringRules rules, uint64_t n, const float* state, Steering* s) {
   if (threadIdx.x != 0) return;
   s->arrived = 0;
-  s->fit = StagedFit();  // that looks at nothing
+  s->fit = StagedFit();  // a fit without looks
   if (reuses(state, rules)) return conclude(rules, state, s);
   s->fit.begin(rule, n, rules.band.target, double{rules.unit}, learned(state));
 }
 
-// The sum over all tiles, for the one thread that is told so: the first of the block that comes
-// last.
+// Sums all tiles. Returns true to one thread, the first thread of the last block; only it receives
+// the sum.
 template <typename Term>
 __device__ bool sum_all(const Term& term, const float* x, uint64_t n, void* workspace,
                         uint32_t* arrived, typename Term::Sum& all) {

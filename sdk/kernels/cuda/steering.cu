@@ -1,4 +1,5 @@
-// See steering.hpp. Each kernel has one thread; the formulas are those of the methods on the CPU.
+// See steering.hpp. One thread of each kernel works; the formulas are equal to the formulas of the
+// methods on the CPU.
 #include <kernels/cuda/queue.hpp>
 #include <kernels/cuda/steering.cuh>
 #include <kernels/cuda/tuning.hpp>
@@ -43,7 +44,8 @@ __device__ void write_probes(const Range& range, Steering* s) {
     s->probes[j] = range.at(s->low + static_cast<double>(j + 1) * step);
 }
 
-// Nothing reaches a probe that is no number, and then nothing is read to count.
+// Prepares the probes. No entry reaches a probe that is NaN, so the pass that counts for such
+// probes reads nothing.
 __global__ void __launch_bounds__(kWarp)
     begin_search(bool trimmed, SteeringRules rules, uint64_t n, const float* state, Steering* s) {
   if (threadIdx.x != 0) return;
@@ -61,8 +63,8 @@ __global__ void __launch_bounds__(kWarp)
     s->probes[j] = range.at(0.2 * static_cast<double>(kTrimmedSteps - 1 - j));
 }
 
-// Four halvings by the counts of all thresholds that they may ask for. In the last pass what is
-// left is the lower end, where more pass than wanted.
+// Does four halvings with the counts of all thresholds that they may need. If the last pass finds
+// no threshold, the lower end is taken, where more entries pass than wanted.
 __global__ void __launch_bounds__(kWarp)
     halve(bool last, SteeringRules rules, uint64_t n, const float* state, Steering* s) {
   if (threadIdx.x != 0 || !searches(state, rules) || s->width == 0) return;
@@ -88,7 +90,7 @@ __global__ void __launch_bounds__(kWarp)
     write_probes(range, s);
 }
 
-// The highest probe that enough entries reach.
+// Takes the highest probe that enough entries reach.
 __global__ void __launch_bounds__(kWarp)
     end_trimmed(SteeringRules rules, const float* state, Steering* s) {
   if (threadIdx.x != 0 || !searches(state, rules)) return;
@@ -98,12 +100,12 @@ __global__ void __launch_bounds__(kWarp)
   s->threshold = usable(state, rules, found);
 }
 
-// ---- What came of it ----
+// ---- The outcome ----
 
 struct Settled {
   uint64_t count;
-  float threshold;  // the one that would have passed about the wanted number
-  bool hit;         // the number that passed was inside the band
+  float threshold;  // would have let about the wanted number pass
+  bool hit;         // the number of passed entries was in the band
 };
 
 __device__ Settled settle(const Steering& s, const SteeringRules& rules, uint64_t count) {

@@ -1,4 +1,4 @@
-// See stochastic.hpp. The arithmetic of one element is that of element/rounding.hpp.
+// See stochastic.hpp. The arithmetic of one element is in element/rounding.hpp.
 #include <kernels/cuda/elements.cuh>
 #include <kernels/cuda/random_words.cuh>
 #include <kernels/cuda/stochastic.hpp>
@@ -10,7 +10,7 @@
 namespace penstock::kernels::cuda {
 namespace {
 
-// ---- What grids are made from: few numbers ----
+// ---- Steps, scales and bases of grids: few numbers ----
 
 struct StepsOfLargest {
   using In = float;
@@ -150,7 +150,7 @@ struct AddPowers {
 
 // ---- All or nothing ----
 
-// As packing of signs: a warp votes on 32 elements at a time.
+// As in the packing of signs, a warp votes on 32 elements at a time.
 constexpr uint32_t kRounds = kSignTile / kSignThreads;
 
 __global__ void __launch_bounds__(kSignThreads)
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(kSignThreads)
         kept = all_chosen;
         below = all_below;
       }
-      // What is not chosen has a zero added, as on the CPU: -0 becomes 0.
+      // A zero is added to elements that are not chosen, as on the CPU, so that -0 becomes 0.
       if (take_out && scale != 0.0f && i < numel)
         values[i] = x[j] + (chosen ? (is_below ? scale : -scale) : 0.0f);
     }

@@ -1,9 +1,9 @@
-// Stochastic rounding on a device, with the results of ../stochastic.hpp: the same random words for
-// the same (key, element), so the bits of the CPU. Contract: workspace.hpp.
+// Stochastic rounding on a device, with the results of ../stochastic.hpp: the random words depend
+// only on (key, element), so the bits are equal to the CPU's. Contract: workspace.hpp.
 //
-// A grid may differ from run to run of `run` elements (a bucket of QSGD); a run of 0 is all of
-// them. What a grid is made from (reduce.hpp: moments, largest_magnitude) and the grid itself stay
-// on the device. All functions take at most 2^32 elements a call.
+// Each run of `run` elements (a bucket of QSGD) may have its own grid; a run of 0 means one run of
+// all elements. The numbers for a grid (reduce.hpp: moments, largest_magnitude) and the grid itself
+// stay on the device. All functions take at most 2^32 elements per call.
 #pragma once
 
 #include <kernels/cuda/workspace.hpp>
@@ -22,8 +22,8 @@ namespace penstock::kernels::cuda {
 [[nodiscard]] int32_t grid_steps_of_norm(const Moments* moments, uint64_t n_runs, uint32_t levels,
                                          float* steps, void* stream) noexcept;
 
-// codes[i] = level of values[i] on the grid of its run, {steps[i / run], levels}; as
-// round_to_levels of ../stochastic.hpp. Beyond 2^15 steps the level is not defined.
+// codes[i] = level of values[i] on the grid of its run, {steps[i / run], levels}, with the rule of
+// round_to_levels of ../stochastic.hpp. Beyond 2^15 steps the level is undefined.
 [[nodiscard]] int32_t round_to_levels(float* values, uint64_t numel, uint64_t run,
                                       const float* steps, uint32_t levels, RandomKey key,
                                       uint64_t first, bool take_out, uint8_t* codes,
@@ -40,7 +40,7 @@ namespace penstock::kernels::cuda {
 [[nodiscard]] int32_t clipped_scale(const Moments* moments, uint64_t numel, double clip,
                                     float* scale, void* stream) noexcept;
 
-// As round_to_signs of ../stochastic.hpp, with *scale in device memory; where it is 0, nothing is
+// Like round_to_signs of ../stochastic.hpp, with *scale in device memory; if it is 0, no element is
 // chosen and values stay. Bits behind the last element are zero; planes are aligned to 8 bytes.
 [[nodiscard]] int32_t round_to_signs(float* values, uint64_t numel, const float* scale,
                                      RandomKey key, uint64_t first, bool take_out,
@@ -52,7 +52,7 @@ namespace penstock::kernels::cuda {
 [[nodiscard]] int32_t power_bases(const float* largest, uint64_t n_runs, uint8_t* bases,
                                   void* stream) noexcept;
 
-// As round_to_powers and add_powers of ../stochastic.hpp, with the base of each run in device
+// Like round_to_powers and add_powers of ../stochastic.hpp, with the base of each run in device
 // memory.
 [[nodiscard]] int32_t round_to_powers(float* values, uint64_t numel, uint64_t run,
                                       const uint8_t* bases, RandomKey key, uint64_t first,

@@ -7,7 +7,7 @@
 namespace penstock::kernels::cuda {
 namespace {
 
-// Positions of draws differ, so each is one thread's own.
+// The positions of draws differ, so only one thread accesses each position.
 struct Positions {
   Strata strata;
   WordsOf words;

@@ -1,6 +1,6 @@
-// Values on a device in other types, chosen, moved, packed, drawn: what convert.hpp,
-// narrow_values.hpp, scatter.hpp, pack_bits.hpp, random_uniform.hpp and random_normal.hpp do on the
-// CPU, with the same bits. Contract: workspace.hpp.
+// Values on a device: conversion, scatter and gather, packing, random numbers. They are the
+// counterparts of convert.hpp, narrow_values.hpp, scatter.hpp, pack_bits.hpp, random_uniform.hpp
+// and random_normal.hpp, with equal bits. Contract: workspace.hpp.
 #pragma once
 
 #include <kernels/cuda/workspace.hpp>
@@ -28,21 +28,21 @@ namespace penstock::kernels::cuda {
 [[nodiscard]] int32_t bfloat16s_to_floats(const uint16_t* source, float* target, uint64_t count,
                                           void* stream) noexcept;
 
-// The two halves of a cast that is summed on the way, for types of 16 bits; others are refused. A
-// call takes any number of arrays, 47 in a launch to narrow and 111 to widen.
+// Encode and decode of a cast whose payloads are summed on the way, for types of 16 bits; other
+// types are refused. A call takes any number of arrays; a launch narrows 47 arrays or widens 111.
 //
-// target[i] = work[i], rounded as above. Where work keeps the rest, it is compensated first, by a
-// fold of a form but NONE, and cut to magnitudes of at most `limit`; work[i] loses what target[i]
-// stands for. work is finite, and so is what stays of it.
+// target[i] = work[i], rounded as in ../convert.hpp. If `keeps`, work is first compensated unless
+// the fold's form is NONE; then values are limited to magnitudes of at most `limit`, and work[i]
+// loses the value of target[i]. work must be finite; its rest is finite too.
 struct NarrowRequest {
-  Fold fold;  // whose work it is; of the form NONE only that counts
+  Fold fold;  // gives work; a form other than NONE requires `keeps`
   uint16_t* target;
   uint64_t count;
   bool keeps;
 };
 [[nodiscard]] int32_t take_narrow(ValueType type, std::span<const NarrowRequest> requests,
                                   float limit, void* stream) noexcept;
-// target[i] = source[i] * scale, the product left out for a scale of 1.
+// target[i] = source[i] * scale; for a scale of 1 there is no multiplication.
 struct WidenRequest {
   const uint16_t* source;
   float* target;
@@ -56,7 +56,7 @@ struct WidenRequest {
 // *scale = int8_scale(*largest) of ../narrow_values.hpp.
 [[nodiscard]] int32_t int8_scale(const float* largest, float* scale, void* stream) noexcept;
 
-// As narrow_values and widen_values of ../narrow_values.hpp. `scale` is device memory, read for
+// Like narrow_values and widen_values of ../narrow_values.hpp. `scale` is device memory, read for
 // int8 only.
 [[nodiscard]] int32_t narrow_values(ValueType type, float* values, uint64_t count, void* target,
                                     const float* scale, void* stream) noexcept;
@@ -65,13 +65,15 @@ struct WidenRequest {
 
 // ---- Single entries ----
 //
-// As in ../scatter.hpp, `n` at most 2^32: every index is looked at before anything is changed.
-// *good, in device memory, is how many entries lie before the first index that is out of range:
-// `count` when all are good, and only then something was done.
+// These functions work as in ../scatter.hpp, for `n` of at most 2^32: every index is checked before
+// anything is changed. *good, in device memory, receives the number of entries before the first
+// index that is out of range. If all indices are good, it is `count`; otherwise nothing was
+// changed.
 
 // out[indices[j]] += values[j]; an index that occurs twice adds twice, in the order of j. Ascending
-// indices are added all at once; others, which no compressor here sends, by one warp in their
-// order. Calls on one stream add one after the other, so in rank order where they are made so.
+// indices are added in parallel; other indices, which no compressor here sends, are added by one
+// warp in their order. Calls on one stream add one after the other, so calls in rank order add in
+// rank order.
 [[nodiscard]] int32_t scatter_add(const uint32_t* indices, const float* values, uint64_t count,
                                   float* out, uint64_t n, uint64_t* good, Workspace workspace,
                                   void* stream) noexcept;
@@ -87,7 +89,7 @@ inline constexpr uint64_t kScatterWorkspaceBytes = 64;
 
 // ---- Codes of 1 to 8 bits ----
 
-// As pack_bits and unpack_bits of ../pack_bits.hpp. Codes and words are aligned to 8 bytes.
+// Like pack_bits and unpack_bits of ../pack_bits.hpp. Codes and words must be aligned to 8 bytes.
 [[nodiscard]] int32_t pack_bits(const uint8_t* codes, uint64_t count, unsigned bits,
                                 uint64_t* words, void* stream) noexcept;
 [[nodiscard]] int32_t unpack_bits(const uint64_t* words, uint64_t count, unsigned bits,
@@ -95,8 +97,8 @@ inline constexpr uint64_t kScatterWorkspaceBytes = 64;
 
 // ---- Random numbers ----
 
-// As random_words, random_uniform (at most 2^32 a call) and random_normal of ../random_uniform.hpp
-// and ../random_normal.hpp.
+// Like random_words, random_uniform (at most 2^32 per call) and random_normal of
+// ../random_uniform.hpp and ../random_normal.hpp.
 [[nodiscard]] int32_t random_words(RandomKey key, uint64_t first, uint64_t count, uint32_t* out,
                                    void* stream) noexcept;
 [[nodiscard]] int32_t random_uniform(RandomKey key, uint64_t first, uint64_t count, float* out,

@@ -1,10 +1,10 @@
 // One value in the type in which it travels, on a device: the arithmetic of element/. Internal to
 // the CUDA kernels.
 //
-//   using Bits = ...;                                     what travels
+//   using Bits = ...;                                     the type that travels
 //   static Bits narrow(float x, float scale);             nearest even, finite
-//   static float widen(Bits bits, float scale);           what the receiver sees
-// `scale` is that of int8, which others ignore.
+//   static float widen(Bits bits, float scale);           the receiver's value
+// `scale` is the scale of int8; other types ignore it.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -70,8 +70,8 @@ struct Wire<ValueType::kInt8> {
   }
 };
 
-// What is sent of x where at most `limit` may be, as std::clamp has it (a NaN stays one); float32
-// has no limit.
+// Narrows x after limiting its magnitude to `limit`, as std::clamp does (a NaN stays a NaN);
+// float32 has no limit.
 template <ValueType kType>
 __device__ typename Wire<kType>::Bits narrow_within(float x, float limit) {
   if constexpr (kType != ValueType::kFloat32) {
@@ -81,12 +81,12 @@ __device__ typename Wire<kType>::Bits narrow_within(float x, float limit) {
   return Wire<kType>::narrow(x, 0);
 }
 
-// What stays of an entry: nothing where all of it was sent, infinity included.
+// The unsent rest of an entry: 0 if the whole value was sent, also for infinity.
 __device__ inline float left_over(float before, float sent) {
   return before == sent ? 0 : before - sent;
 }
 
-// The scale, read once per thread, of the type that has one.
+// Reads the scale, once per thread, if the type has a scale.
 template <ValueType kType>
 __device__ float wire_scale(const float* scale) {
   if constexpr (kType == ValueType::kInt8)
@@ -95,7 +95,7 @@ __device__ float wire_scale(const float* scale) {
     return 0;
 }
 
-// Calls use.template operator()<kType>() with the type that is meant.
+// Calls use.template operator()<kType>() with kType = type.
 template <typename Use>
 void with_wire_type(ValueType type, Use&& use) {
   if (type == ValueType::kFloat16)

@@ -1,5 +1,5 @@
-// What each form of a memory leaves in one element of work, and of u where it has momentum
-// (fold.hpp). Internal to the kernels, for the CPU and CUDA alike.
+// The arithmetic of each form of a memory (fold.hpp) for one element: each function returns the new
+// work, and updates u if the form has momentum. Internal to the kernels, for both the CPU and CUDA.
 #pragma once
 
 #include <kernels/fold.hpp>

@@ -1,5 +1,5 @@
-// The bits of 16-bit floats from those of a float and back (convert.hpp). Internal to the kernels,
-// for the CPU and CUDA alike.
+// Conversion of the bits of a float to the bits of 16-bit floats and back (convert.hpp). Internal
+// to the kernels, for both the CPU and CUDA.
 #pragma once
 
 #include <bit>
@@ -7,7 +7,7 @@
 
 namespace penstock::kernels {
 
-// The bits of NaN keep sign and upper payload; the quiet bit is set, as F16C does.
+// A NaN keeps its sign and the upper bits of its payload; the quiet bit is set, as in F16C.
 constexpr uint32_t half_bits(uint32_t bits) {
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7fffffffu;

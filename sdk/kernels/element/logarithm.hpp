@@ -1,5 +1,5 @@
-// The logarithm of a product of magnitudes (statistics.hpp): exponents are added as integers,
-// mantissas in [1, 2) multiplied. Internal to the kernels, for the CPU and CUDA alike.
+// The logarithm of a product of magnitudes (statistics.hpp): exponents are added as integers, and
+// mantissas in [1, 2) are multiplied. Internal to the kernels, for both the CPU and CUDA.
 #pragma once
 
 #include <bit>
@@ -9,8 +9,8 @@ namespace penstock::kernels {
 
 inline constexpr double kNaturalLogOfTwo = 0.6931471805599453;
 
-// ln of m in [1, 2), by the series of the inverse hyperbolic tangent: the bits of std::log may
-// differ between processors.
+// ln of m in [1, 2), by the series of the inverse hyperbolic tangent, because the bits of std::log
+// may differ between processors.
 constexpr double log_of_mantissa(double m) {
   const double s = (m - 1) / (m + 1);
   double sum = 0;

@@ -1,5 +1,5 @@
-// One value in 8 bits, and the limits of narrow types (sparse_values.hpp). Internal to the kernels,
-// for the CPU and CUDA alike.
+// One value in 8 bits, and the limits of narrow types (narrow_values.hpp). Internal to the kernels,
+// for both the CPU and CUDA.
 #pragma once
 
 #include <bit>
@@ -12,17 +12,17 @@ inline constexpr float kLargestCode = 127;
 inline constexpr uint32_t kHalfInfinity = 0x7c00;
 inline constexpr uint32_t kBfloat16Infinity = 0x7f80;
 
-// The scale of int8 values; see int8_scale of sparse_values.hpp.
+// The scale of int8 values; see int8_scale of narrow_values.hpp.
 constexpr float scale_that_reaches(float largest) {
   const float scale = (FLT_MAX < largest ? FLT_MAX : largest) / kLargestCode;
   if (scale * kLargestCode <= FLT_MAX) return scale;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(scale) - 1);  // the next smaller one
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(scale) - 1);  // the next smaller float
 }
 
 // The multiple of `scale` nearest to `value`, ties to even, within kLargestCode; 0 for NaN. `scale`
-// is not 0.
+// must not be 0.
 [[gnu::always_inline]] constexpr float int8_code(float value, float scale) {
-  constexpr float kRounder = 12582912.0f;  // added and taken off it rounds |x| < 2^22
+  constexpr float kRounder = 12582912.0f;  // adding and subtracting it rounds |x| < 2^22
   float code = value / scale;
   code = code == code ? code : 0;
   code = code < -kLargestCode ? -kLargestCode : code;

@@ -1,7 +1,7 @@
 // One normal number from 64 random bits (random_normal.hpp). The elementary functions are power
 // series in plain double arithmetic, accurate to a few units of 1e-16; after rounding to float they
-// agree with exact ones but for the rare value that lies at the middle between two floats. Internal
-// to the kernels, for the CPU and CUDA alike.
+// agree with exact functions, except for the rare value that lies at the middle between two floats.
+// Internal to the kernels, for both the CPU and CUDA.
 #pragma once
 
 #include <kernels/random_normal.hpp>
@@ -44,8 +44,8 @@ constexpr double small_sine(double x) {
   return x * series;
 }
 
-// cos(2 pi (turn + 0.5) / 2^32). The quadrant and the angle in it come from the integer, so nothing
-// is lost near the zeros of the cosine.
+// cos(2 pi (turn + 0.5) / 2^32). The quadrant and the angle in it are computed from the integer, so
+// no precision is lost near the zeros of the cosine.
 constexpr double cosine_of_turn(uint32_t turn) {
   constexpr double kQuarter = 1073741824.0;  // 2^30 counts to a quarter turn
   const uint32_t quadrant = turn >> 30;
@@ -60,7 +60,8 @@ constexpr double cosine_of_turn(uint32_t turn) {
   return quadrant == 1 || quadrant == 2 ? -magnitude : magnitude;
 }
 
-// The bits that element `element` of a stream is made from; `base` is that of its stream.
+// The bits from which element `element` of a stream is made; `base` is the normal_base of the
+// stream.
 constexpr uint64_t normal_base(uint64_t seed, uint64_t gradient, uint64_t stream) {
   constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
   return splitmix64(seed ^ splitmix64(gradient * kGolden + stream));
@@ -69,8 +70,8 @@ constexpr uint64_t normal_bits(uint64_t base, uint64_t element) {
   return splitmix64(base + element * 0x9E3779B97F4A7C15u);
 }
 
-// The square of the radius that the upper half of the bits stands for; its root is the caller's,
-// because a square root is no constant expression.
+// The square of the radius that the upper half of the bits stands for. The caller takes the root,
+// because a square root is not constexpr.
 constexpr double squared_radius(uint64_t bits) {
   const double u1 = (static_cast<double>(bits >> 32) + 0.5) / 4294967296.0;
   return -2.0 * natural_log(u1);

@@ -1,5 +1,5 @@
-// Eight codes of b bits, one to a byte, become b bytes by three shifts inside a 64-bit register;
-// the same steps backwards unpack. Internal to the kernels, for the CPU and CUDA alike.
+// Packs eight codes of b bits, one per byte, into b bytes by three shifts inside a 64-bit register;
+// the reverse steps unpack. Internal to the kernels, for both the CPU and CUDA.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ constexpr uint64_t low_bits(unsigned bits) {
   return (uint64_t{1} << bits) - 1;
 }
 
-// Moves the odd ones of fields of `width` bits, `used` of which count, down to their even
-// neighbours; and back.
+// `join` moves the odd fields of kWidth bits, of which kUsed bits count, down to their even
+// neighbours; `part` moves them back.
 template <unsigned kWidth, unsigned kUsed>
 constexpr uint64_t join(uint64_t x) {
   constexpr uint64_t kEven = repeated(low_bits(kUsed), 2 * kWidth);

@@ -1,5 +1,5 @@
-// Stochastic rounding of one number (stochastic.hpp). Internal to the kernels, for the CPU and CUDA
-// alike.
+// Stochastic rounding of one number (stochastic.hpp). Internal to the kernels, for both the CPU and
+// CUDA.
 #pragma once
 
 #include <kernels/stochastic.hpp>
@@ -14,8 +14,8 @@ namespace penstock::kernels {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0x7FFFFFFFu);
 }
 
-// x / step * units as x * boost * factor. The boost, a power of two, keeps the factor finite where
-// the step is so small that its inverse is not a float.
+// x / step * units, computed as x * boost * factor. The boost, a power of two, keeps the factor
+// finite if the step is so small that its inverse is not a float.
 struct Inverse {
   float boost;
   float factor;
@@ -25,12 +25,12 @@ constexpr Inverse inverse_of(float step, float units) {
   return {boost, units / (step * boost)};
 }
 
-// The units in which levels and choices are made.
+// The fixed-point units of levels and choices.
 inline constexpr float kLevelUnits = 0x1p16f;
 inline constexpr float kChoiceUnits = 0x1p24f;
 
-// The level of x with its sign, at most `most` in magnitude; `inverse` is that of the step in
-// kLevelUnits.
+// The level of x with its sign, at most `most` in magnitude; `inverse` is inverse_of(step,
+// kLevelUnits).
 [[gnu::always_inline]] constexpr int32_t signed_level(float x, Inverse inverse, int32_t most,
                                                       uint32_t word) {
   const float scaled = magnitude(x) * inverse.boost * inverse.factor;
@@ -41,7 +41,7 @@ inline constexpr float kChoiceUnits = 0x1p24f;
   return (level ^ sign) - sign;
 }
 
-// The code of a power of two, and what it stands for.
+// The code of the power of two to which x is rounded, and the power of a code.
 [[gnu::always_inline]] constexpr int32_t power_code(float x, int32_t base, uint32_t word) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   const auto rounded = static_cast<int32_t>(((bits & 0x7FFFFFFFu) + (word >> 9)) >> 23);
@@ -73,7 +73,8 @@ constexpr float next_below(float x) {
 // grid_step of stochastic.hpp.
 constexpr float step_that_reaches(double reach, uint32_t levels) {
   if (!(reach > 0)) return 0;
-  // Rounded down where the product would overflow, else up: then levels * step covers the reach.
+  // The step is rounded down if the product would overflow, else up, so that levels * step covers
+  // the reach.
   const float most = next_below(FLT_MAX / static_cast<float>(levels));
   const double exact = reach / levels;
   if (exact >= most) return most;

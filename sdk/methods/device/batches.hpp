@@ -1,4 +1,4 @@
-// Payloads of all ranks, as many at a time as a kernel takes.
+// Passes the payloads of all ranks to kernels, in batches of as many payloads as a kernel takes.
 #pragma once
 
 #include <kernels/cuda/senders.hpp>
@@ -8,8 +8,8 @@
 
 namespace penstock::sdk::device {
 
-// Goes through the payloads of an item that are not absent, in the order of ranks:
-// queue(span of what read(payload) gave, first, last), at least once.
+// Reads the payloads of an item that are not absent, in order of ranks, with read(payload). Calls
+// queue(span of the results, is first batch, is last batch) at least once.
 template <typename Sender, typename Read, typename Queue>
 void each_batch(const PayloadReaders& payloads, uint64_t item, Read&& read, Queue&& queue) {
   std::array<Sender, kernels::cuda::kMostSenders> batch;

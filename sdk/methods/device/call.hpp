@@ -1,15 +1,16 @@
-// Calls that work on a device: what a method asks, and how it queues.
+// Helpers for calls that work on a device: whether kernels exist, and how a method queues them.
 //
-// A plugin has the CUDA twins of the kernels that it calls on the CPU, with the same bits, if it
-// was linked with them (ON_DEVICES of penstock_add_plugin); its traits name CUDA then
-// (device_types). They stand in the files beside this one, by family of methods. Whoever calls asks
-// before, so that without the kernels nothing of them is linked:
+// If a plugin was linked with the device kernels (ON_DEVICES of penstock_add_plugin), it has a CUDA
+// twin of each kernel that it calls on the CPU, and its traits name CUDA (device_types). A twin
+// gives equal bits unless its header says otherwise. The functions are in the files of this folder,
+// by family of methods. Each caller tests kHasKernels first, so that a plugin without the kernels
+// does not link against them:
 //
 //   if constexpr (device::kHasKernels)
 //     if (call.on_device()) return device::take_largest(...);
 //
-// All functions are [step], queue on the call's stream, in its scratch, and return. What the device
-// refuses is thrown: DEVICE_ERROR.
+// All functions are [step]; they queue on the call's stream, use the call's scratch, and return
+// without waiting. Errors of the device are thrown as DEVICE_ERROR.
 #pragma once
 
 #include <penstock/views.hpp>
@@ -32,8 +33,8 @@ inline constexpr uint64_t kCpuAlone = uint64_t{1} << PENSTOCK_DEVICE_CPU;
 inline constexpr uint64_t kCpuAndCuda = kCpuAlone | uint64_t{1} << PENSTOCK_DEVICE_CUDA;
 inline constexpr uint64_t kWhereKernelsAre = kHasKernels ? kCpuAndCuda : kCpuAlone;
 
-// Calls queue(stream), which returns the first error of a kernel, with the call's device as the
-// current one; `what` is told where it fails.
+// Makes the call's device current and calls queue(stream), which returns the first error of a
+// kernel. Throws DEVICE_ERROR for it; the message names the action `what`.
 template <typename Queue>
 void queue_on_device(const Call& call, const Item& item, std::string_view what, Queue&& queue) {
   const kernels::cuda::CurrentDevice current(call.exec->device_id);
@@ -43,7 +44,7 @@ void queue_on_device(const Call& call, const Item& item, std::string_view what, 
                        "': ", kernels::cuda::error_text(error), " (error ", error, ")");
 }
 
-// The call's scratch from `offset_bytes` on, for a kernel; a multiple of 64.
+// The call's scratch from `offset_bytes` on, for a kernel. `offset_bytes` is a multiple of 64.
 inline kernels::cuda::Workspace workspace_of(const Call& call, uint64_t offset_bytes = 0) {
   if (offset_bytes > call.exec->scratch_bytes)
     throw internal("scratch of ", offset_bytes, " bytes wanted, planned ",

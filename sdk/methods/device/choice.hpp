@@ -1,11 +1,11 @@
-// What a sparse method chooses from on a device: the doors of Choice (../sparse.hpp) by the same
-// names, so that a rule that asks for nothing else is written once, for both:
+// The choice of a sparse method on a device. It has the functions of the CPU's Choice
+// (../sparse.hpp) under equal names, so that a rule that uses only these is written once:
 //
 //   void choose(const auto& from) const { from.largest(from.most); }
 //
-// What a choice finds stays on the device. So a rule that looks at numbers (counts, magnitudes) is
-// written for a device by itself, as kernels that leave a threshold in device memory. One that
-// looks at none chooses from many gradients at once (choices.hpp).
+// The results of a choice stay on the device. So a rule that reads numbers (counts, magnitudes)
+// needs its own device version, as kernels that write a threshold to device memory. A rule that
+// reads no numbers can choose from many gradients at once (choices.hpp).
 #pragma once
 
 #include <kernels/cuda/reduce.hpp>
@@ -16,8 +16,9 @@
 
 namespace penstock::sdk::device {
 
-// One gradient, the room of its payload, and what the first sweep has to do to work. A door ends a
-// choice: the payload is complete when what it queued is done.
+// One gradient, the room of its payload, and the fold that the first sweep applies to work. Each of
+// largest, above, near and these ends a choice: the payload is complete when the queued work is
+// done.
 class Choice {
  public:
   Choice(const Call& of, const Item& from, const PayloadWriter& payload, uint64_t most_entries,
@@ -26,19 +27,20 @@ class Choice {
 
   const Call& call;
   const Item& item;
-  uint64_t most;  // entries that may go
+  uint64_t most;  // largest number of entries to send
 
   double unit() const { return work_unit(call, item); }
   uint64_t n() const { return item.numel(); }
   float* work() const { return item.work().data(); }
 
-  // The k largest; between equal magnitudes the lower index goes.
+  // Chooses the k largest entries; between equal magnitudes the lower index.
   void largest(uint64_t k) const {
     if (n() == 0) return these(0);
     select(pairs_.largest(k, fold_));
   }
 
-  // Those that reach the threshold, or of more than `capacity` the largest. Zeros never go.
+  // Chooses the entries that reach the threshold; if more than `capacity` do, the `capacity`
+  // largest. Zeros are never chosen.
   void above(float threshold, uint64_t capacity) const {
     if (n() == 0) return these(0);
     SelectRequest request = pairs_.above(capacity, fold_);
@@ -46,8 +48,8 @@ class Choice {
     select(request);
   }
 
-  // The same with a threshold that work before this leaves in device memory. Zeros may reach one
-  // of zero.
+  // As above, with a threshold that work queued earlier writes to device memory. With
+  // Zeros::kReachZero, zeros reach a threshold of zero.
   void above(const float* threshold, uint64_t capacity,
              kernels::cuda::Zeros zeros = kernels::cuda::Zeros::kNeverReach) const {
     if (n() == 0) return these(0);
@@ -57,9 +59,9 @@ class Choice {
     select(request);
   }
 
-  // The same, but where fewer than band.least reach it the band.target largest go, zeros among them
-  // only with kFillInstead. Of a choice that is compensated, and not of nothing. Returns where the
-  // device writes how many go.
+  // Chooses the entries that reach the threshold, but if fewer than band.least do, the band.target
+  // largest, among them zeros only with kFillInstead. The choice must be compensated and have at
+  // least one element. Returns the place where the device writes the number of chosen entries.
   const uint64_t* near(const float* threshold, const kernels::cuda::Band& band,
                        kernels::cuda::Reached* reached,
                        kernels::cuda::Zeros zeros = kernels::cuda::Zeros::kNeverReach) const {
@@ -68,8 +70,8 @@ class Choice {
     select(request);
     return request.count;
   }
-  // The same for indices() alone: work after this may write others, and how many, to the place that
-  // is returned. `these` ends the choice.
+  // As near, but writes indices() only: work queued later may change the indices, and their number
+  // at the returned place. `these` ends the choice.
   uint64_t* indices_near(const float* threshold, const kernels::cuda::Band& band,
                          kernels::cuda::Reached* reached, kernels::cuda::Zeros zeros) const {
     const SelectRequest request =
@@ -78,12 +80,13 @@ class Choice {
     return request.count;
   }
 
-  // The k entries whose ascending indices work before this leaves in indices().
+  // Chooses the k entries whose ascending indices work queued earlier writes to indices().
   void these(uint64_t k) const { pairs_.these(k); }
   void these(const uint64_t* count, uint64_t capacity) const { pairs_.these(count, capacity); }
   uint32_t* indices() const { return pairs_.indices(); }
 
-  // The same choice with work compensated: for rules that look at it before they choose.
+  // Compensates work now and returns this choice without a fold: for rules that read work before
+  // they choose.
   Choice compensated() const {
     Choice same(*this);
     if (fold_ != nullptr) compensate(call, item, *fold_);
@@ -91,16 +94,16 @@ class Choice {
     return same;
   }
 
-  // Queues a kernel of the method's own: launch(stream).
+  // Queues a kernel of the method: launch(stream).
   template <typename Launch>
   void queue(Launch&& launch) const {
     queue_on_device(call, item, "select from", launch);
   }
 
-  // The scratch of a call: numbers of Pairs, those of the method's own, a kernel's workspace.
+  // The layout of a call's scratch: numbers of Pairs, numbers of the method, a kernel's workspace.
   static constexpr uint64_t kOwnBytes = 512;
   static constexpr uint64_t kFixedBytes = Pairs::kScratchBytes + kOwnBytes;
-  // Scratch for numbers of the method's own; what lies there no door touches.
+  // Scratch for numbers of the method; no function of this class writes there.
   template <typename T>
   T* own() const {
     static_assert(sizeof(T) <= kOwnBytes && alignof(T) <= 64);
@@ -109,7 +112,7 @@ class Choice {
   // Scratch for one kernel at a time.
   kernels::cuda::Workspace workspace() const { return workspace_of(call, kFixedBytes); }
 
-  // Of n entries, of which at most `most` go; or with a workspace of so many bytes.
+  // Scratch to choose at most `most` of n entries; or scratch with a workspace of so many bytes.
   static uint64_t scratch_bytes(uint64_t n, uint64_t most) {
     return scratch_bytes(std::max(kernels::cuda::select_workspace_bytes(n, most),
                                   kernels::cuda::reduce_workspace_bytes(n)));
@@ -136,8 +139,8 @@ class Choice {
   const kernels::Fold* fold_;
 };
 
-// A payload of pairs, whose numbers are checked as on the CPU. Its indices the host has looked at
-// before it brought them to the device.
+// The sender of a payload of pairs. Checks its numbers as on the CPU; the runtime has checked its
+// indices before it copied them to the device.
 inline SparseSender sender_of(const Call& call, const PayloadReader& payload,
                               const SparseValues& values) {
   if (payload.kind() != PENSTOCK_PAYLOAD_SPARSE)

@@ -1,5 +1,6 @@
-// Choices from many gradients at once: a few launches for all of them, and not for each. For rules
-// that ask for no number in between, which is how they are written for the CPU and a device alike:
+// Choices from many gradients at once, with a few launches for all gradients instead of a few for
+// each. A rule may use them if it reads no number before it chooses; such a rule has one form for
+// the CPU and a device:
 //
 //   void choose(const auto& from) const { from.largest(from.most); }
 #pragma once
@@ -12,7 +13,8 @@
 
 namespace penstock::sdk::device {
 
-// Collects what gradients of a call ask for, and queues it when it is full, or asked to.
+// Collects the requests of a call's gradients, and queues them when it is full or when queue() is
+// called.
 class Choices {
  public:
   Choices(const Call& call, kernels::ValueType type) : call_(call), type_(type) {}
@@ -25,7 +27,7 @@ class Choices {
     requests_[n_++] = request;
   }
 
-  // Payloads are complete when what this queues is done.
+  // Payloads are complete when the work that this queues is done.
   void queue() {
     if (n_ == 0) return;
     const std::span<const SelectRequest> requests(requests_.data(), n_);
@@ -42,7 +44,7 @@ class Choices {
   kernels::ValueType type() const { return type_; }
 
  private:
-  // They lie on the caller's stack; it is more than most buckets have.
+  // More than most buckets have. The requests lie on the caller's stack.
   static constexpr uint64_t kMost = 64;
 
   const Call& call_;
@@ -52,8 +54,8 @@ class Choices {
   std::array<std::optional<Pairs>, kMost> pairs_;
 };
 
-// One of many gradients, as a rule chooses from it: the doors of Choice (choice.hpp) whose entries
-// may be chosen later, with those of others.
+// The choice from one of many gradients: the functions of Choice (choice.hpp) that may be queued
+// later, together with the requests of other gradients.
 class OneOfMany {
  public:
   OneOfMany(Choices& choices, const Item& from, const PayloadWriter& payload, uint64_t most_entries,
@@ -65,7 +67,7 @@ class OneOfMany {
         fold_(fold) {}
 
   const Item& item;
-  uint64_t most;  // entries that may go
+  uint64_t most;  // largest number of entries to send
 
   double unit() const { return work_unit(choices_.call(), item); }
 

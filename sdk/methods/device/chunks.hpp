@@ -1,4 +1,4 @@
-// Chunks that all ranks choose alike, on a device: their norms, and the values of those chosen.
+// Chunks that all ranks choose alike, on a device: their norms, and the values of chosen chunks.
 #pragma once
 
 #include <kernels/cuda/chunks.hpp>
@@ -13,7 +13,7 @@ namespace penstock::sdk::device {
 
 using kernels::cuda::ChosenChunks;
 
-// Scratch for what follows, behind `used` bytes of it.
+// Scratch for the functions below, which use it behind its first `used` bytes.
 inline uint64_t chunk_scratch_bytes(uint64_t n, uint64_t chunk, uint64_t chunks, uint64_t kept,
                                     uint64_t used) {
   return std::max(kernels::cuda::chunk_norms_workspace_bytes(n, chunk),
@@ -27,8 +27,8 @@ inline void chunk_norms(const Call& call, const Item& item, uint64_t chunk, floa
   });
 }
 
-// indices[kept] = the chunks of the largest norms, ascending, ties to the lower one. Works behind
-// `used` bytes of the scratch.
+// indices[kept] = the chunks of the largest norms, ascending; ties go to the lower chunk. Uses the
+// scratch behind its first `used` bytes.
 inline void choose_chunks(const Call& call, const Item& item, std::span<const float> norms,
                           std::span<uint32_t> indices, uint64_t used) {
   queue_on_device(call, item, "choose chunks of", [&](void* stream) {
@@ -37,8 +37,8 @@ inline void choose_chunks(const Call& call, const Item& item, std::span<const fl
   });
 }
 
-// Fills section 0 with the values of the chosen chunks; where the item keeps, what was sent is
-// taken out of work.
+// Fills section 0 with the values of the chosen chunks. If the item keeps, takes the sent values
+// out of work.
 inline void take_chunks(const Call& call, const Item& item, const SummedValues& values,
                         const ChosenChunks& chosen, const PayloadWriter& payload) {
   queue_on_device(call, item, "take chunks of", [&](void* stream) {
@@ -48,8 +48,7 @@ inline void take_chunks(const Call& call, const Item& item, const SummedValues& 
   });
 }
 
-// out = what `sum` has for the chosen chunks, times what the call multiplies by, and zeros between
-// them.
+// out = the values of `sum` at the chosen chunks, times call.result_scale(), and zeros elsewhere.
 inline void spread_chunks(const Call& call, const Item& item, const SummedValues& values,
                           const SummedValues::Sum& sum, const ChosenChunks& chosen) {
   queue_on_device(call, item, "add the payloads of", [&](void* stream) {

@@ -1,4 +1,4 @@
-// Compensate with a clipped gradient, on a device.
+// Compensates with a clipped gradient, on a device.
 #pragma once
 
 #include <kernels/cuda/clipping.hpp>
@@ -32,7 +32,7 @@ inline void compensate_clipped(const Call& call, const Item& item, const kernels
   });
 }
 
-// To a norm of at most `most` of the true gradient.
+// Compensates with the gradient clipped so that the norm of the true gradient is at most `most`.
 inline void compensate_clipped_to_norm(const Call& call, const Item& item,
                                        const kernels::Fold& fold, double most,
                                        std::span<double> room) {

@@ -1,4 +1,5 @@
-// Codes on a device: what quantising methods queue to make them and to add up those of all ranks.
+// Codes on a device: the data and functions with which quantising methods make their codes and add
+// the codes of all ranks.
 #pragma once
 
 #include <kernels/cuda/coded_sum.hpp>
@@ -15,18 +16,18 @@ namespace penstock::sdk::device {
 
 namespace cuda = kernels::cuda;
 
-// An item whose numbers and codes are wanted: those of a method, from its work on a device.
+// One item whose numbers and codes a method computes from work on a device.
 template <typename Scale>
 struct Quantising {
   std::span<float> work;
   uint64_t block;  // elements that share numbers; 0: all
   double unit;     // of work; see work_unit()
-  bool take_out;   // of work what the codes stand for
+  bool take_out;   // subtract the values of the codes from work
   kernels::RandomKey key;
-  uint64_t first;             // the element of the gradient that work begins with
+  uint64_t first;             // index in the gradient of work's first element
   Scale* scales;              // the numbers of each block
   uint8_t* codes;             // one byte each
-  void* of_blocks;            // room for what is found of each block on the way: kBytesOfBlock
+  void* of_blocks;            // room for kBytesOfBlock bytes per block, between two kernels
   cuda::Workspace workspace;  // for reductions
 
   uint64_t n_blocks() const { return block == 0 ? 1 : (work.size() + block - 1) / block; }
@@ -36,7 +37,7 @@ struct Quantising {
   }
 };
 
-// Where the parts of a call's scratch begin: codes, what is found of blocks, reductions.
+// The offsets of the parts of a call's scratch: codes, data of blocks, workspace of reductions.
 inline constexpr uint64_t kBytesOfBlock = sizeof(kernels::Moments);
 struct QuantisingScratch {
   uint64_t of_blocks;
@@ -50,9 +51,10 @@ inline QuantisingScratch quantising_scratch(uint64_t numel, uint64_t block, bool
   return {of_blocks, workspace, workspace + cuda::reduce_workspace_bytes(numel, block)};
 }
 
-// out (+)= what all ranks sent for an item: sum(senders, how, stream) for as many at a time as a
-// kernel takes, in ascending order of ranks. `sender_of` gives the sender of a payload that has
-// been checked. The first call of an item begins with zeros, the last one scales.
+// out (+)= the values of all ranks for an item. Queues sum(senders, how, stream) for batches of as
+// many senders as a kernel takes, in ascending order of ranks. `sender_of` returns the sender of a
+// payload that has been checked. The first decode call of an item begins with zeros, and the last
+// batch applies call.result_scale().
 template <typename Sender, typename SenderOf, typename Sum>
 void sum_payloads(const Call& call, const Item& item, const PayloadReaders& payloads,
                   uint64_t which, uint64_t block, const SenderOf& sender_of, const Sum& sum) {

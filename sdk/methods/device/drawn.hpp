@@ -1,4 +1,4 @@
-// Values at positions that all ranks draw alike, on a device: the two halves of random-k.
+// Values at positions that all ranks draw alike, on a device: encode and decode of random-k.
 #pragma once
 
 #include <kernels/cuda/strata.hpp>
@@ -9,8 +9,8 @@ namespace penstock::sdk::device {
 
 using kernels::cuda::DrawnStrata;
 
-// Fills section 0 with the values of work at the drawn positions; where the item keeps, what was
-// sent is taken out of work.
+// Fills section 0 with the values of work at the drawn positions. If the item keeps, takes the sent
+// values out of work.
 inline void take_drawn(const Call& call, const Item& item, const SummedValues& values,
                        const DrawnStrata& drawn, const PayloadWriter& payload) {
   queue_on_device(call, item, "draw from", [&](void* stream) {
@@ -20,8 +20,8 @@ inline void take_drawn(const Call& call, const Item& item, const SummedValues& v
   });
 }
 
-// out = what `sum` has for the drawn positions, times `scale` and what the call multiplies by, and
-// zeros between them.
+// out = the values of `sum` at the drawn positions, times `scale` and call.result_scale(), and
+// zeros elsewhere.
 inline void spread_drawn(const Call& call, const Item& item, const SummedValues& values,
                          const SummedValues::Sum& sum, const DrawnStrata& drawn, float scale) {
   queue_on_device(call, item, "add the payloads of", [&](void* stream) {

@@ -1,6 +1,6 @@
-// Factors of one item on a device, as Factors of ../low_rank.hpp are on the CPU: the same calls in
-// the same order. Products are sums whose order is the device's own (kernels/cuda/low_rank.hpp), so
-// factors are near those of a CPU and have not their bits; between devices bits are equal.
+// Factors of one item on a device, with the interface of Factors for the CPU (../low_rank.hpp).
+// Products are sums in an order that only devices use (kernels/cuda/low_rank.hpp), so factors are
+// close to the CPU's factors but not equal in all bits; between devices bits are equal.
 #pragma once
 
 #include <kernels/cuda/factor.hpp>
@@ -112,7 +112,7 @@ class Factors {
 
   const Call& call_;
   const Item& item_;
-  float* const factor_;  // room for the longer one
+  float* const factor_;  // room for the longer factor
   const kernels::cuda::Workspace workspace_;
 };
 

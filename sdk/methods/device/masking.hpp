@@ -1,4 +1,4 @@
-// Momentum that is forgotten where it was sent, on a device.
+// Clears the momentum of sent entries, on a device.
 #pragma once
 
 #include <kernels/cuda/masking.hpp>
@@ -6,8 +6,8 @@
 
 namespace penstock::sdk::device {
 
-// All of `momentum` is zero after a dense payload, and its entries after a sparse one, whose
-// indices are this rank's own.
+// Sets `momentum` to zero: every entry for a dense payload, the sent entries for a sparse payload,
+// whose indices are this rank's own.
 inline void mask(const Call& call, const Item& item, const PayloadReader& taken,
                  std::span<float> momentum) {
   if (momentum.empty()) return;

@@ -1,5 +1,5 @@
-// What a choice of entries asks of a selection on a device, and how the chosen values get into a
-// payload. One gradient's; who chooses is in choice.hpp and choices.hpp.
+// Builds the selection request for one gradient on a device, and moves the chosen values into its
+// payload. choice.hpp and choices.hpp make the choices.
 #pragma once
 
 #include <kernels/cuda/select.hpp>
@@ -12,7 +12,8 @@ namespace penstock::sdk::device {
 
 using kernels::cuda::SelectRequest;
 
-// The pairs of one payload. Made for a call, and small: whoever chooses later keeps a copy.
+// The (index, value) pairs of one payload during one call. It is small: a choice that is queued
+// later (choices.hpp) keeps a copy.
 class Pairs {
  public:
   Pairs(const Call& call, const Item& item, const PayloadWriter& payload, kernels::ValueType type)
@@ -21,32 +22,33 @@ class Pairs {
   const Item& item() const { return item_; }
   uint32_t* indices() const { return room<uint32_t>(0); }
 
-  // The k largest. The payload says how many.
+  // A request for the k largest entries. Sets the payload's count.
   SelectRequest largest(uint64_t k, const kernels::Fold* fold) const {
     writer().sparse(k);
     return request(k, fold);
   }
-  // Those that reach a threshold, which the caller fills in. The device writes how many.
+  // A request for the entries that reach a threshold, which the caller fills in. The device writes
+  // the count.
   SelectRequest above(uint64_t capacity, const kernels::Fold* fold) const {
     SelectRequest above = request(capacity, fold);
     above.count = writer().sparse_on_device();
     return above;
   }
-  // The same, but of indices alone.
+  // As above, but the selection writes indices only.
   SelectRequest indices_above(uint64_t capacity, const kernels::Fold* fold) const {
     SelectRequest request = above(capacity, fold);
     request.values = request.work = nullptr;
     return request;
   }
-  // The k whose indices work before this leaves in indices().
+  // Sends the k entries whose indices work queued earlier writes to indices().
   void these(uint64_t k) const {
     writer().sparse(k);
     send_all(nullptr, k);
   }
-  // The *count of them, at most `capacity`, which the device knows.
+  // As above, for *count entries, at most `capacity`; `count` is in device memory.
   void these(const uint64_t* count, uint64_t capacity) const { send_all(count, capacity); }
 
-  // After the selection that was asked for.
+  // Completes the payload. Must be called after the requested selection.
   void send(const SelectRequest& asked) const {
     if (!exact()) send_all(asked.count, asked.k);
   }
@@ -62,7 +64,8 @@ class Pairs {
     return writer().room<T>(section).data();
   }
 
-  // A selection writes float32 itself. Other types are rounded after it, and leave a rest in work.
+  // A selection itself writes float32 values. Values of other types are rounded after it, and the
+  // rounding error stays in work.
   SelectRequest request(uint64_t k, const kernels::Fold* fold) const {
     float* const work = item_.work().data();
     SelectRequest request{work, item_.numel(), k, indices(), exact() ? room<float>(1) : nullptr};

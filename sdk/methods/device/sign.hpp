@@ -1,6 +1,6 @@
-// Signs on a device: packed into payloads with the numbers that they stand for, added up, voted on.
-// The numbers never leave the device but in payloads, and what is taken out of work is read there:
-// so what is sent and what is kept agree to the bit.
+// Signs on a device: packed into payloads with the numbers that they stand for, added, voted on.
+// The numbers leave the device only in payloads, and the values to take out of work are read from
+// the payload: so the sent and the kept values agree to the bit.
 #pragma once
 
 #include <kernels/cuda/reduce.hpp>
@@ -23,8 +23,8 @@ inline uint64_t sign_scratch_bytes(uint64_t numel) {
   return kernels::cuda::pack_signs_workspace_bytes(numel);
 }
 
-// As write_signs of sign_payload.hpp. Which section names the zeros the device finds, so it alone
-// knows the counts.
+// The device version of write_signs of sign_payload.hpp. The device chooses the section that names
+// the zeros, so the counts of these sections are known only on the device.
 inline void write_signs(const Call& call, const Item& item, PayloadWriter& payload,
                         const kernels::Fold* fold = nullptr) {
   payload.kind(PENSTOCK_PAYLOAD_CODED);
@@ -45,9 +45,9 @@ inline void write_signs(const Call& call, const Item& item, PayloadWriter& paylo
   });
 }
 
-// ---- What signs stand for ----
+// ---- Numbers that signs stand for ----
 
-// Scratch of a call begins with the sums of its runs; behind them their reduction works.
+// The scratch of a call begins with the sums of its runs; the workspace of their reduction follows.
 inline uint64_t sums_of_signs_bytes(uint64_t numel, uint64_t run) {
   const uint64_t n_runs = std::max<uint64_t>(1, (numel + run - 1) / run);
   return whole_lines(n_runs * sizeof(kernels::SumsBySign));
@@ -69,8 +69,8 @@ inline void write_mean_magnitude(const Call& call, const Item& item, float* numb
   });
 }
 
-// For each run of work two numbers: the mean of its positive and that of its negative elements, 0
-// where there are none.
+// Writes two numbers for each run of work: the mean of its positive elements and the mean of its
+// negative elements, each 0 if there are no such elements.
 inline void write_means_by_sign(const Call& call, const Item& item, uint64_t run, float* numbers) {
   const std::span<const float> work = item.work();
   if (work.empty()) return;
@@ -85,7 +85,7 @@ inline void write_means_by_sign(const Call& call, const Item& item, uint64_t run
   });
 }
 
-// Takes these numbers out of work, as they stand in the payload.
+// Takes these numbers of the payload out of work.
 inline void take_out_by_sign(const Call& call, const Item& item, SignRuns runs,
                              const float* numbers) {
   queue_on_device(call, item, "subtract the sent values from", [&](void* stream) {
@@ -93,7 +93,7 @@ inline void take_out_by_sign(const Call& call, const Item& item, SignRuns runs,
   });
 }
 
-// The same where signs stand for `one` and its opposite.
+// Takes the sent values out of work if signs stand for `one` and -`one`.
 inline void take_out_signs(const Call& call, const Item& item, float one) {
   queue_on_device(call, item, "subtract the sent values from", [&](void* stream) {
     return kernels::cuda::take_out_signs(item.work().data(), item.numel(), one, stream);
@@ -102,8 +102,8 @@ inline void take_out_signs(const Call& call, const Item& item, float one) {
 
 // ---- Unpack ----
 
-// out (+)= the numbers of each rank. `runs(item)` is which numbers its elements have;
-// `read(payload, item)` checks a payload and gives its ValuedSigns, in device memory.
+// out (+)= the numbers of each rank. `runs(item)` maps the item's elements to their numbers;
+// `read(payload, item)` checks a payload and returns its ValuedSigns, in device memory.
 template <typename Runs, typename Read>
 void decode_valued_signs(const Call& call, const Items& items, const PayloadReaders& payloads,
                          Runs&& runs, Read&& read) {
@@ -123,7 +123,7 @@ void decode_valued_signs(const Call& call, const Items& items, const PayloadRead
 }
 
 // out = `one` with the sign on which most of these ranks agree; `read(payload)` checks a payload
-// and gives its signs, in device memory.
+// and returns its signs, in device memory.
 template <typename Read>
 void decode_votes(const Call& call, const Item& item, const PayloadReaders& payloads,
                   uint64_t index, float one, Read&& read) {

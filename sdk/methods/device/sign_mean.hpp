@@ -1,5 +1,5 @@
-// Entries of one sign as positions and one mean, on a device: ../sign_mean.hpp with a threshold
-// that learns (steered.hpp).
+// Sends entries of one sign as positions and one mean, on a device: ../sign_mean.hpp with a
+// threshold that learns (steered.hpp).
 #pragma once
 
 #include <kernels/cuda/dense.hpp>
@@ -12,8 +12,8 @@
 
 namespace penstock::sdk::device {
 
-// The scratch of a call: numbers, magnitudes of the sign, those of the chosen entries, a kernel's
-// workspace. Of n entries at most `most` go.
+// The layout of a call's scratch: numbers, magnitudes of the sign, magnitudes of the chosen
+// entries, a kernel's workspace. At most `most` of n entries are sent.
 class OneSignScratch {
  public:
   OneSignScratch(uint64_t n, uint64_t most)
@@ -43,8 +43,8 @@ class OneSignScratch {
   uint64_t chosen_, workspace_, bytes_;
 };
 
-// Writes positions and mean of entries with this sign near rules.band.target into sections 0 and 1,
-// and lets `state` learn: the same numbers as on the CPU, up to the order of sums.
+// Writes the positions and the mean of about rules.band.target entries with this sign to sections 0
+// and 1, and updates `state`. The numbers equal the CPU's up to the order of sums.
 inline void send_one_sign(const Call& call, const Item& item, PayloadWriter& payload, bool negative,
                           const kernels::cuda::SteeringLaw& law,
                           const kernels::cuda::SteeringRules& rules, std::span<float> state) {

@@ -1,5 +1,5 @@
-// Pairs on a device: sums of what was sent, and what memories do to their work. How they are chosen
-// is in choice.hpp.
+// Payloads of (index, value) pairs on a device: their sums, and the operations of memories on work.
+// choice.hpp chooses the pairs.
 #pragma once
 
 #include <penstock/memory.h>
@@ -22,12 +22,13 @@ inline void compensate(const Call& call, const Item& item, const kernels::Fold& 
   });
 }
 
-// Sums for several gradients of a call, a launch for as many as go together. A sum that goes on
-// where another has ended must not go with it: whoever adds it queues before.
+// Sums for several gradients of a call, with one launch for as many as fit together. If a sum
+// continues an earlier sum, they must not share a launch: the caller must call queue() before it
+// adds the second sum.
 class SparseSumming {
  public:
   SparseSumming(const Call& call, kernels::ValueType type) : call_(call), type_(type) {}
-  // Of senders that have one value for all of their entries.
+  // For senders that have one value for all their entries.
   explicit SparseSumming(const Call& call)
       : call_(call), type_(kernels::ValueType::kFloat32), have_one_value_(true) {}
   SparseSumming(const SparseSumming&) = delete;
@@ -54,8 +55,8 @@ class SparseSumming {
   kernels::cuda::SparseSums sums_;
 };
 
-// What a decode call adds up: the first call of an item begins with zeros, the last one scales.
-// read(payload, item) checks a payload and gives its sender.
+// Adds the payloads of a decode call. The first call of an item begins with zeros, and the last
+// batch applies call.result_scale(). read(payload, item) checks a payload and returns its sender.
 template <typename Read>
 void add_up(const Call& call, const Items& items, const PayloadReaders& payloads,
             SparseSumming& sums, Read&& read) {
@@ -63,7 +64,7 @@ void add_up(const Call& call, const Items& items, const PayloadReaders& payloads
   for (uint64_t i = 0; i < items.size(); ++i) {
     const Item item = items[i];
     const auto add = [&](std::span<const SparseSender> senders, bool is_first, bool is_last) {
-      if (!is_first) sums.queue();  // it goes on where the one before has ended
+      if (!is_first) sums.queue();  // this sum continues the sum before
       sums.add(item, {senders, is_first && over_zeros ? SumOver::kZeros : SumOver::kWhatIsThere,
                       is_last ? call.result_scale() : 1, item.out().data(), item.numel()});
     };
@@ -73,7 +74,7 @@ void add_up(const Call& call, const Items& items, const PayloadReaders& payloads
   sums.queue();
 }
 
-// As sum_sparse of kernels/cuda.
+// Queues sum_sparse of kernels/cuda.
 inline void sum_sparse(const Call& call, const Item& item, std::span<const SparseSender> senders,
                        SumOver over, float scale, std::span<float> out) {
   queue_on_device(call, item, "add the payloads of", [&](void* stream) {
@@ -81,8 +82,8 @@ inline void sum_sparse(const Call& call, const Item& item, std::span<const Spars
   });
 }
 
-// A payload of pairs in float32. Its numbers are checked, not its indices: those of peers the
-// runtime has looked at before.
+// The sender of a payload of pairs in float32. Checks its counts, not its indices: the runtime has
+// checked the indices of peers before.
 inline SparseSender sender_of(const PayloadReader& payload) {
   if (payload.kind() != PENSTOCK_PAYLOAD_SPARSE)
     throw payload.error("is of kind ", payload.kind(), ", expected sparse");
@@ -90,7 +91,7 @@ inline SparseSender sender_of(const PayloadReader& payload) {
   return {indices.data(), payload.section<float>(1, indices.size()).data(), indices.size()};
 }
 
-// target += values, of as many elements.
+// target += values; both have equally many elements.
 inline void add(const Call& call, const Item& item, const float* values, std::span<float> target) {
   compensate(call, item, {PENSTOCK_FORM_AFFINE, 1, 1, 1, values, target.data(), nullptr});
 }

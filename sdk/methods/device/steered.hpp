@@ -1,5 +1,5 @@
 // Selection by a threshold that learns, on a device: SteeredSelection (../steered_selection.hpp)
-// without a host between its passes. A method says what law it fits.
+// without work of the host between its passes. A method names the law that it fits.
 #pragma once
 
 #include <kernels/cuda/steering.hpp>
@@ -9,8 +9,8 @@ namespace penstock::sdk::device {
 
 using kernels::cuda::SteeringLaw;
 
-// Chooses near band.target entries, and lets `state` learn from them: the same numbers as on the
-// CPU, up to the order of sums.
+// Chooses about band.target entries and updates `state`. The numbers equal the CPU's up to the
+// order of sums.
 inline void choose_steered(const Choice& all, const SteeringLaw& law,
                            const kernels::cuda::SteeringRules& rules, std::span<float> state) {
   const Choice from = all.compensated();

@@ -1,5 +1,5 @@
-// Methods on a device whose payloads are summed on the way: values that go as they are, and casts
-// to 16 bits.
+// Device functions of methods whose payloads the transport sums: uncompressed values, and casts to
+// 16 bits.
 #pragma once
 
 #include <penstock/memory.h>
@@ -39,7 +39,7 @@ inline void copy_scaled(const Call& call, const Item& item, std::span<const floa
   });
 }
 
-// All of work, after `fold`, unless that is null; where the item keeps, out of work.
+// sent = work, after `fold` unless it is null. If the item keeps, work becomes zero.
 inline void send_all(const Call& call, const Item& item, std::span<float> sent,
                      const kernels::Fold* fold) {
   using kernels::cuda::dense::Left;
@@ -50,10 +50,10 @@ inline void send_all(const Call& call, const Item& item, std::span<float> sent,
   });
 }
 
-// ---- Casts to 16 bits; `type` is one of those ----
+// ---- Casts to 16 bits ----
 
-// What a call asks for its items, queued for many at once, so that a bucket takes few launches.
-// queue(span of requests, stream) is a kernel's function.
+// Collects the requests of a call's items and queues many at once, so that a bucket takes few
+// launches. queue(span of requests, stream) is the function of a kernel.
 template <typename Request, typename Queue>
 class TogetherOnDevice {
  public:
@@ -65,7 +65,7 @@ class TogetherOnDevice {
     if (n_ == 0) first_ = item;
     requests_[n_++] = request;
   }
-  // What was added last is queued by this.
+  // Queues the requests that are not queued yet. Must be called after the last add.
   void flush() {
     if (n_ == 0) return;
     const std::span<const Request> some(requests_.data(), n_);
@@ -79,7 +79,7 @@ class TogetherOnDevice {
   const Queue& queue_;
   std::array<Request, 64> requests_;  // of a bucket, with nothing allocated in a step
   uint64_t n_ = 0;
-  std::optional<Item> first_;  // which an error names
+  std::optional<Item> first_;  // the item that an error names
 };
 template <typename Request, typename Queue>
 TogetherOnDevice<Request, Queue> together_on_device(const Call& call, std::string_view what,
@@ -87,7 +87,8 @@ TogetherOnDevice<Request, Queue> together_on_device(const Call& call, std::strin
   return {call, what, queue};
 }
 
-// Work rounded, compensated first by `fold` unless that is null; where the item keeps, out of work.
+// A request to round work into `bits`, after `fold` unless it is null. If the item keeps, the sent
+// values are taken out of work.
 inline kernels::cuda::NarrowRequest narrow_request(const Item& item, std::span<uint16_t> bits,
                                                    const kernels::Fold* fold) {
   const kernels::Fold as_it_is{PENSTOCK_FORM_NONE, 0,       0,       0,      nullptr,

@@ -1,4 +1,4 @@
-// penstock check: what of a collective can be tested without peers.
+// penstock check: tests the parts of a collective that need no peers.
 #include "tools/penstock/check/tests.hpp"
 
 #include <cmath>

@@ -54,8 +54,8 @@ std::vector<Test> tests_of(Kind kind) {
   return {};
 }
 
-// Each finding is handed over as soon as it is there. Where a file cannot be loaded, the rest of
-// the tests would say the same once more and is left out.
+// Runs the tests of a plugin file and passes each finding to `found` at once. If the file cannot be
+// loaded, the remaining tests are skipped, because they would only repeat that error.
 void run_tests(const std::string& path, bool allow_insecure,
                const std::function<void(Finding)>& found) {
   bool loadable = true;
@@ -67,7 +67,7 @@ void run_tests(const std::string& path, bool allow_insecure,
   std::string reason = "it cannot be loaded";
   for (const Test& test : static_tests()) {
     TestOutcome outcome = test.body(path);
-    // What others may change is not run: the tests after these call its code.
+    // The code of a file that other users may change is not run, and later tests call its code.
     const bool untrusted = test.name == "trust" && outcome.verdict == Verdict::failed;
     if (untrusted && allow_insecure) outcome.verdict = Verdict::warning;
     if (untrusted && !allow_insecure) {
@@ -75,7 +75,7 @@ void run_tests(const std::string& path, bool allow_insecure,
       reason = "its code is not run, because others may change it; --allow-insecure runs it";
     }
     const bool passed = note(test.name, std::move(outcome));
-    // An extra symbol or an executable stack is bad, but keeps nobody from looking further.
+    // An extra symbol or an executable stack is an error, but it does not prevent further tests.
     if (!passed && (test.name == "elf" || test.name == "record" || test.name == "abi"))
       loadable = false;
     if (!passed && test.name == "elf") break;

@@ -1,5 +1,5 @@
-// A test in a process of its own, so that a plugin that crashes or hangs is a finding and not the
-// end of the command.
+// Runs a test in a separate process, so that a crash or hang of a plugin is a finding and does not
+// end the command.
 #include "tools/penstock/check/tests.hpp"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kNoteBytes = 512;
 
-// Shared between parent and child: what the child is doing.
+// The note about the child's present action, in memory that parent and child share.
 char* note() {
   static char* const page = [] {
     void* memory =
@@ -30,7 +30,7 @@ char* note() {
   return page;
 }
 
-// Runs in the child: the verdict's letter, then the reason, into the pipe. Never returns.
+// Runs in the child: writes the verdict's letter and the reason into the pipe. Never returns.
 [[noreturn]] void report(const std::function<TestOutcome()>& body, int pipe_end) {
   TestOutcome outcome;
   try {
@@ -45,7 +45,7 @@ char* note() {
     if (n <= 0) break;
     sent += static_cast<size_t>(n);
   }
-  _exit(0);  // no destructors: the plugin may have broken what they need
+  _exit(0);  // no destructors: the plugin may have broken their data
 }
 
 // Reads until the child closes its end; false when time is up.

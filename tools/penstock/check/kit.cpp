@@ -1,4 +1,4 @@
-// penstock check: compressors and memories, by the kit that comes with the SDK.
+// penstock check: tests compressors and memories with the test kit of the SDK.
 #include "tools/penstock/check/tests.hpp"
 
 #include <testing/checks.hpp>
@@ -7,7 +7,7 @@ namespace penstock::command {
 
 namespace {
 
-// The plugin gets the kit's host and no other: its errors are read as the kit's.
+// Runs a check of the kit. The plugin gets only the kit's host, because the kit reads its errors.
 TestOutcome run(const test::Check& check, const std::string& path) {
   test::tell_calls_to([](const std::string& call) { doing(call); });
   const test::Check::Found found = check.run(test::load_plugin(path), {});

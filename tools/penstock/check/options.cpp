@@ -1,4 +1,4 @@
-// penstock check: declarations of options, and instances made at their bounds.
+// penstock check: tests the declarations of options, and makes instances at their bounds.
 #include "core/plugin/options.hpp"
 #include "tools/penstock/check/tests.hpp"
 
@@ -37,7 +37,7 @@ double highest(const penstock_option& option) {
   return std::max(below, option.minimum);
 }
 
-// A 64-bit integer cannot hold every double.
+// True if the option's type can hold the value. A 64-bit integer cannot hold every double.
 bool fits(const penstock_option& option, double value) {
   return std::isfinite(value) &&
          (option.type != PENSTOCK_OPTION_INTEGER || std::abs(value) < 9.2e18);
@@ -113,7 +113,7 @@ TestOutcome test_edges(const Subject& subject) {
       doing(fmt::format("create with {} = {}", name, edge.text()));
       const Status status = make_any(subject, settings);
       if (status.ok()) continue;
-      // Legal alone, yet not together with the others: the plugin may say so.
+      // The value is legal alone, but the plugin may refuse it together with the other options.
       if (status.code() != Code::invalid_argument)
         return status.with_context(fmt::format("{} = {}", name, edge.text()));
       refused += (refused.empty() ? "" : "; ") + std::string(status.message());

@@ -1,4 +1,4 @@
-// penstock check: what every scheduler must do.
+// penstock check: tests the rules for every scheduler.
 #include "core/plan/planner.hpp"
 #include "tools/penstock/check/tests.hpp"
 
@@ -20,7 +20,7 @@ struct ModelCase {
   }
 };
 
-// Sizes from 1 to 4 Mi elements, a zero-element gradient among them, in no order.
+// A model with sizes from 1 to 4 Mi elements in mixed order, and some gradients without elements.
 planning::ModelEntries make_model(const ModelCase& given) {
   planning::ModelEntries model;
   for (size_t i = 0; i < given.n; ++i) {
@@ -60,9 +60,9 @@ planning::ModelEntries make_model(const ModelCase& given) {
   return model;
 }
 
-// Given buckets may be ordered and routed, not joined. One that is taken apart works, too: each
-// part waits for its own gradients only, and what DDP gathered travels in more messages than it
-// wanted.
+// Checks a plan for given buckets. A scheduler may order and route given buckets but must not join
+// them. It may split a bucket, with a warning: each part then waits only for its own gradients, and
+// DDP's bucket travels in more messages than DDP intended.
 Status check_given(const Plan& plan, const planning::ModelEntries& model, std::string& warning) {
   for (const planning::Bucket& bucket : plan.buckets)
     for (const planning::Piece& piece : bucket.pieces)

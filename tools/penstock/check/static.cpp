@@ -1,4 +1,4 @@
-// penstock check: what the file itself says, before any of its code runs; then loading it.
+// penstock check: tests the file itself before any of its code runs, then loads it.
 #include "core/plugin/elf.hpp"
 #include "core/plugin/trust.hpp"
 #include "tools/penstock/check/tests.hpp"
@@ -38,8 +38,8 @@ Status check_symbols(const std::string& path) {
       others, kSymbol);
 }
 
-// Not inlined: gcc 12 would take a short file for one that lies within the string object itself,
-// and warn of reads beside it.
+// Refuses a file that needs an executable stack. Not inlined, because gcc 12 would assume that a
+// short file lies within the string object itself and would warn about reads outside it.
 [[gnu::noinline]] Status check_stack_flags(std::string_view file) {
   Elf64_Ehdr header;
   if (file.size() < sizeof header) return invalid_argument("the file is truncated");

@@ -20,7 +20,7 @@ struct TestOutcome {
   TestOutcome(const Status& status)
       : verdict(status.ok() ? Verdict::ok : Verdict::failed), reason(status.message()) {}
   Verdict verdict = Verdict::ok;
-  std::string reason;  // a note where the verdict is ok
+  std::string reason;  // a note if the verdict is ok
 };
 
 // The loaded plugin in a test's own process.
@@ -34,27 +34,27 @@ struct Test {
   std::string name;
   std::function<TestOutcome(const std::string& path)> body;
 };
-// A test of the loaded plugin.
+// Makes a test of the loaded plugin.
 Test loaded(std::string name, TestOutcome (*body)(const Subject&));
 
-// These read the file and run none of its code.
+// Tests that read the file and run none of its code.
 std::vector<Test> static_tests();
-// After these the plugin is known to load.
+// Tests that the plugin loads. The tests below need it.
 TestOutcome test_load(const std::string& path);
 std::vector<Test> option_tests();
 std::vector<Test> kit_tests(Kind kind);  // of compressors and memories
 std::vector<Test> collective_tests();
 std::vector<Test> scheduler_tests();
 
-// Runs `body` in a child process and gives its outcome. A child that dies, or is not done after
-// `seconds`, has failed; the reason names what it was doing by its last call of doing().
+// Runs `body` in a child process and returns its outcome. A child that dies, or is not done after
+// `seconds`, has failed; the reason contains the text of its last call of doing().
 TestOutcome isolated(const std::function<TestOutcome()>& body, double seconds);
-// Notes what a test is about to do, for the report of a crash. Survives the process.
+// Notes the next action of a test, for the report of a crash. The note survives the process.
 void doing(std::string_view what);
 
 // Loads the plugin with a quiet host that lives as long as the process.
 Result<Subject> load_subject(const std::string& path);
-// Defaults, and something legal for each option that has none.
+// The default settings, and a legal value for each option without a default.
 Settings default_settings(const Plugin& plugin);
 template <typename Table>
 Result<std::unique_ptr<Instance<Table>>> make_with(const Subject& subject,

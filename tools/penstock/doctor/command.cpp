@@ -1,4 +1,4 @@
-// penstock doctor: what this machine has for a run, what is wrong, and how to fix it.
+// penstock doctor: reports the equipment of this machine for a run, the problems, and the fixes.
 #include "core/plugin/instances.hpp"
 #include "tools/penstock/check/tests.hpp"
 #include "tools/penstock/commands.hpp"
@@ -45,7 +45,7 @@ Line cores() {
           ""};
 }
 
-// What a run on this machine would take; between machines rank 0 decides.
+// The code paths that a run on this machine would use. In a run on several machines rank 0 decides.
 Line code_paths() {
   std::string found;
   for (const std::string_view family : kernels::code_path_families())
@@ -62,7 +62,8 @@ Line memory() {
           small ? "four ranks with a small model want about 2 GiB; run fewer ranks" : ""};
 }
 
-// Needed by penstock run and over MPI; other transports have other launchers.
+// Reports on mpirun, which penstock run and the transport mpi need. Other transports have other
+// launchers.
 Line mpirun(bool is_needed) {
   if (find_program("mpirun").empty())
     return {
@@ -91,8 +92,8 @@ Line launch() {
       "usual reasons"};
 }
 
-// A plugin in a process of its own, where it loads the libraries it needs; one that this machine
-// lacks is a warning, with what to install behind the semicolon.
+// Loads a plugin and its libraries in a separate process. A library that this machine lacks is a
+// warning; the name of the package to install follows the semicolon.
 TestOutcome load_alone(Registry& registry, const PluginFile& file) {
   return isolated(
       [&]() -> TestOutcome {
@@ -132,9 +133,9 @@ std::string last_line(std::string text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-// With the Python that `penstock run -- python3` starts. Only importing tells: a package may be
-// found and lack the runtime, or the runtime a library.
-// Returns it where it imports both.
+// Reports on the Python that `penstock run -- python3` starts. It imports torch and penstock.torch,
+// because an installed package may still lack the runtime, or the runtime a library. Returns that
+// Python if it imports both, otherwise an empty string.
 std::string python(std::vector<Line>& lines) {
   const std::string python = program_to_run("python3");
   const std::string fix =
@@ -144,7 +145,7 @@ std::string python(std::vector<Line>& lines) {
     lines.push_back({"python", Health::problem, "python3 is not on the PATH", fix});
     return "";
   }
-  constexpr double kSeconds = 120;  // torch takes long on a disk that is cold
+  constexpr double kSeconds = 120;  // torch loads slowly from a cold disk
   for (const std::string package : {"torch", "penstock.torch"}) {
     const std::string top = package.substr(0, package.find('.'));
     const Ran ran =
@@ -162,12 +163,12 @@ std::string python(std::vector<Line>& lines) {
          fmt::format("{} does not import it: {}", python,
                      ran.status < 0 ? fmt::format("not done within {} s", kSeconds) : said),
          fix});
-    return "";  // without torch the other fails too
+    return "";  // without torch, penstock.torch fails too
   }
   return python;
 }
 
-// Empty where there is none.
+// The path of libpenstock beside this command; empty if it is not there.
 std::filesystem::path runtime_file() {
   const std::filesystem::path beside = program_directory();
   std::error_code ignored;
@@ -191,7 +192,8 @@ Line runtime(const std::filesystem::path& file) {
   return {"libpenstock", Health::problem, outcome.reason, "build again: tools/setup"};
 }
 
-// Folders that every run searches need not be there; one that somebody named has to be a folder.
+// Reports on the searched folders. The folders of every run may be missing; a folder that the user
+// named must exist.
 void plugin_paths(const Registry& registry, std::vector<Line>& lines) {
   const std::vector<std::string> usual = plugin_directories({}, {});
   for (const Registry::Searched& searched : registry.searched()) {
@@ -207,7 +209,7 @@ void plugin_paths(const Registry& registry, std::vector<Line>& lines) {
   }
 }
 
-// Notes what can be loaded in `usable`, by id.
+// Reports on all plugins. Adds the ids of the plugins that can be loaded to `usable`.
 void plugins(const DoctorOptions& options, std::vector<Line>& lines,
              std::vector<std::string>& usable) {
   Plugins found(options.plugin_path);
@@ -240,7 +242,7 @@ void plugins(const DoctorOptions& options, std::vector<Line>& lines,
                      ""});
 }
 
-// By which ranks can meet: without any a program trains alone.
+// Reports on the transports that connect processes. Without a transport a program trains alone.
 Line transports(const std::vector<std::string>& usable) {
   std::string found;
   for (const char* id : {"collective/mpi", "collective/ucx"})
@@ -254,8 +256,8 @@ Line transports(const std::vector<std::string>& usable) {
           "(above), or build again: tools/setup"};
 }
 
-// Devices, and what the schemes that were named could do there; where there is a device, else that
-// of a run which is given none.
+// Reports on devices, and on the residence of the named schemes. If no scheme is named and there is
+// a device, reports on the default scheme.
 void devices(const DoctorOptions& options, const std::filesystem::path& library,
              std::vector<Line>& lines) {
   // The runtime finds the table beside itself.

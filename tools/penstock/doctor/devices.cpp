@@ -1,5 +1,5 @@
-// penstock doctor on devices. What loads drivers and plugins runs in a process of its own, for on a
-// machine that is looked at because something is wrong they may end it.
+// The part of penstock doctor about devices. Code that loads drivers and plugins runs in a separate
+// process, because on a faulty machine a driver or plugin may end its process.
 #include "tools/penstock/doctor/devices.hpp"
 
 #include "core/device/devices.hpp"
@@ -23,9 +23,9 @@ namespace penstock::command {
 
 namespace {
 
-constexpr double kSeconds = 60;  // drivers take long to start where nothing else holds a device
+constexpr double kSeconds = 60;  // drivers start slowly if no other process holds a device
 
-// Errors tell what was found, and behind the last semicolon what to do.
+// Splits an error message into the finding and the remedy, which follows the last semicolon.
 std::pair<std::string, std::string> found_and_fix(const std::string& message) {
   const size_t end = message.rfind("; ");
   if (end == std::string::npos) return {message, ""};
@@ -47,7 +47,8 @@ Result<Json> describe(const penstock_device_table& table, int32_t id) {
               {"copy_engines", properties.n_copy_engines}};
 }
 
-// skipped: there is no table; warning: it finds no device. The reason is JSON where all is well.
+// Finds the devices. ok: the reason is JSON about them; skipped: there is no table; warning: the
+// table finds no device.
 TestOutcome find_devices(const std::filesystem::path& file) {
   const Result<const penstock_device_table*> table = load_device_table(file);
   if (table.status().code() == Code::not_found)
@@ -66,8 +67,8 @@ TestOutcome find_devices(const std::filesystem::path& file) {
   return {Verdict::ok, devices.dump()};
 }
 
-// Of the NVIDIA driver, whatever Penstock was built with; 0 also where there is none. -1: it does
-// not start.
+// The number of devices of the NVIDIA driver, independent of Penstock's build; 0 also if there is
+// no driver; -1 if the driver does not start.
 int devices_of_driver() {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) return 0;
@@ -116,7 +117,8 @@ bool is_one(const char* variable) {
   return value != nullptr && std::string_view(value) == "1";
 }
 
-// All streams of a device in one queue: what waits for a peer holds up what the peer waits for.
+// True if all streams of a device share one queue. A message that waits for a peer then blocks
+// messages that the peer waits for.
 bool has_one_queue() {
   return is_one("CUDA_DEVICE_MAX_CONNECTIONS") && !is_one("NCCL_LAUNCH_ORDER_IMPLICIT");
 }
@@ -127,7 +129,7 @@ std::string joined(const std::vector<std::string>& parts, std::string_view by) {
   return fmt::format("{}", fmt::join(parts, by));
 }
 
-// What some libraries tell only a run.
+// The reservation for transports whose library answers only in a run; empty for others.
 Result<std::string> proviso(const Scheme& scheme, Registry& registry) {
   PENSTOCK_ASSIGN(const auto transport,
                   make_instance<penstock_collective>(scheme, scheme.device_transport, registry));
@@ -137,7 +139,8 @@ Result<std::string> proviso(const Scheme& scheme, Registry& registry) {
       "otherwise)");
 }
 
-// "matrices, convolutions on the device; through host memory: vectors (why)".
+// Reports the residence of a scheme's gradients: "gradients on a device are compressed there:
+// matrices, convolutions; ... through host memory: vectors, because: ...".
 TestOutcome ask_scheme(const std::string& file, const std::vector<std::string>& plugin_path) {
   PENSTOCK_ASSIGN(const OpenedConfig opened, open_config(file, plugin_path));
   Registry& registry = opened.plugins->registry();
@@ -206,7 +209,7 @@ Line scheme_on_device(const std::string& file, const std::vector<std::string>& p
   Json more = Json::parse(outcome.reason);
   const std::string found = more["found"];
   more.erase("found");
-  return {subject, Health::fact, found, "", more};  // plugins were asked, no device
+  return {subject, Health::fact, found, "", more};  // only plugins were asked
 }
 
 }  // namespace penstock::command

@@ -1,5 +1,5 @@
-// Two ranks under each launcher, which average a number by README's two lines: only what has run is
-// called ok.
+// Starts two ranks with each launcher, which average a number with README's two lines. A launcher
+// is ok only if that run has succeeded.
 #include "tools/penstock/doctor/launchers.hpp"
 
 #include "tools/penstock/commands.hpp"
@@ -17,10 +17,10 @@ namespace {
 
 constexpr double kLaunchSeconds = 120;  // torch is imported twice, perhaps from a cold disk
 constexpr const char* kProgram = "penstock.hello";
-constexpr const char* kSaid = "hello: ";       // in front of what the program found
-constexpr const char* kRemedy = "; remedy: ";  // behind it, where something better is to be had
+constexpr const char* kSaid = "hello: ";       // before the program's finding
+constexpr const char* kRemedy = "; remedy: ";  // after the finding, if it can be improved
 
-// The line that tells most: what the program found, else the last that names an error.
+// The most informative line: the program's finding, else the last line with an error.
 std::string telling_line(const std::string& output) {
   std::string best, line;
   std::istringstream lines(output);

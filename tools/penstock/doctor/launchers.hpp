@@ -1,4 +1,4 @@
-// The part of penstock doctor on launchers: two ranks are started by each, as in the README.
+// The part of penstock doctor about launchers: each launcher starts two ranks, as in the README.
 #pragma once
 
 #include "tools/penstock/doctor/line.hpp"
@@ -7,7 +7,8 @@
 
 namespace penstock::command {
 
-// One line for each launcher. `python`: the one that `penstock run -- python3` starts, with torch.
+// Returns a line for each launcher. `python`: the Python that `penstock run -- python3` starts; it
+// has torch.
 std::vector<Line> launcher_lines(const std::string& python);
 
 }  // namespace penstock::command

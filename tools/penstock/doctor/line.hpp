@@ -1,4 +1,4 @@
-// What penstock doctor says of one thing.
+// A line of penstock doctor: its finding about one subject.
 #pragma once
 
 #include "tools/penstock/output.hpp"
@@ -7,14 +7,14 @@
 
 namespace penstock::command {
 
-// ok: it has run, or been loaded. fact: nothing was tried.
+// ok: the subject has been run or loaded. fact: nothing was tried.
 enum class Health { ok, fact, warning, problem };
 
 struct Line {
   std::string subject;
   Health health = Health::ok;
   std::string found;
-  std::string fix;             // empty where nothing is wrong
+  std::string fix;             // empty if nothing is wrong
   Json more = Json::object();  // for programs only
 };
 

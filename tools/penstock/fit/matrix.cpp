@@ -16,11 +16,11 @@ namespace {
 
 constexpr uint32_t kWorld = 4;
 constexpr uint32_t kAbleFrontend = PENSTOCK_SET_REPORTS_OUTCOME | PENSTOCK_SET_DEFERRED_UPDATE;
-// Of the smallest sample, and what it grows by where rules exempt that size.
+// The size of the smallest sample, and its growth if rules exempt that size.
 constexpr uint64_t kRows = 64, kColumns = 32, kGrowth = 32, kMostGrowth = uint64_t{1} << 20;
 
-// With `n_dims` dimensions and a number of entries in `elements`, about `growth` times the
-// smallest.
+// A sample with `n_dims` dimensions. Its number of entries is in `elements` and about `growth`
+// times the smallest sample's.
 DeclaredGradient sample_within(uint64_t n_dims, const Range& elements, uint64_t growth,
                                uint32_t dtype) {
   uint64_t rows = kRows, columns = growth * (n_dims > 1 ? kColumns : 1);
@@ -32,7 +32,7 @@ DeclaredGradient sample_within(uint64_t n_dims, const Range& elements, uint64_t 
   return {n_dims > 1 ? "a matrix" : "a vector", 0, std::move(shape), dtype};
 }
 
-// Rules before this one that look at no name decide first.
+// True if a rule before this one, which matches without names, takes the gradient.
 bool is_taken_before(const Scheme& scheme, size_t rule, const DeclaredGradient& gradient) {
   for (size_t i = 0; i < scheme.rules.size() && i + 1 != rule; ++i) {
     const Match& match = scheme.rules[i].match;
@@ -41,7 +41,7 @@ bool is_taken_before(const Scheme& scheme, size_t rule, const DeclaredGradient& 
   return false;
 }
 
-// The first of growing size that comes to this rule.
+// The smallest sample that no earlier rule takes.
 std::optional<DeclaredGradient> sample_of(const Scheme& scheme, size_t rule, const Match& match,
                                           uint64_t n_dims) {
   const Range elements = match.elements.value_or(Range{});
@@ -53,7 +53,8 @@ std::optional<DeclaredGradient> sample_of(const Scheme& scheme, size_t rule, con
   return std::nullopt;
 }
 
-// A matrix and a vector, as far as the rule lets them be; others where it wants other dimensions.
+// The samples of a rule: a matrix and a vector, if the rule matches them; otherwise a sample with
+// the rule's least number of dimensions.
 std::vector<DeclaredGradient> samples_for(const Scheme& scheme, size_t rule) {
   constexpr uint64_t kMostDims = 16;
   const Match match = rule == 0 ? Match{} : scheme.rules[rule - 1].match;
@@ -70,8 +71,8 @@ std::vector<DeclaredGradient> samples_for(const Scheme& scheme, size_t rule) {
   return samples;
 }
 
-// What each rule gives, and [scheme] where no rule matches, for `input` to check. Samples end with
-// this call, and only facts of them remain.
+// Binds the samples of each rule, and of [scheme] for gradients that match no rule. Describes the
+// result in `input`. The samples end with this call; only facts about them remain.
 Result<std::shared_ptr<const BoundScheme>> fit_samples(const Scheme& scheme, Registry& registry,
                                                        FitInput& input) {
   std::deque<DeclaredGradient> samples;
@@ -87,7 +88,7 @@ Result<std::shared_ptr<const BoundScheme>> fit_samples(const Scheme& scheme, Reg
   return bound_scheme;
 }
 
-// A transport without limits, for what is not to be looked at.
+// A transport without limits, for combinations whose transport does not matter.
 CollectiveFacts able_transport() {
   return {"mpi",
           PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_SAME_BITS |
@@ -182,8 +183,8 @@ std::vector<std::string> names_of(Registry& registry, Kind kind) {
   return names;
 }
 
-// Everything but compressor and memory is as able as can be, so that what is refused is the pair's
-// own doing.
+// An input whose parts except compressor and memory have no limits, so that a refusal is due to the
+// pair.
 FitInput neutral_input() {
   FitInput input;
   input.collective = able_transport();
@@ -209,7 +210,7 @@ void judge(MatrixCell& cell, const Status& made, const FitInput& input) {
   }
 }
 
-// A scheme of two instances that are called like their plugins, and no scheduler.
+// A scheme of two instances with the names of their plugins, without a scheduler.
 Scheme scheme_of(const std::string& compressor, const std::string& memory) {
   Scheme scheme;
   for (const auto& [kind, name] :
@@ -232,7 +233,8 @@ std::string route_title(uint32_t route) {
   return fmt::format("route {}", route_name(route));
 }
 
-// Owners keep what a residual keeps, whatever memory the gradients have.
+// The cell of a compressor on a route. On routes with coding owners, the owners use a residual,
+// independent of the gradients' memory.
 MatrixCell route_cell(const std::string& compressor, const std::string& memory, uint32_t route,
                       Registry& registry) {
   MatrixCell cell{compressor, route_title(route), Verdict::no, ""};
@@ -248,7 +250,7 @@ MatrixCell route_cell(const std::string& compressor, const std::string& memory, 
   return cell;
 }
 
-// A compressor on each route and over each collective, beside the memory it goes best with.
+// Adds the cells of a compressor on each route and over each collective, with its best memory.
 void add_way_cells(const std::string& compressor, const std::string& memory, Registry& registry,
                    std::vector<MatrixCell>& cells) {
   FitInput groups = neutral_input();
@@ -291,7 +293,7 @@ std::vector<Matrix> fit_matrices(Registry& registry) {
   Matrix schedulers{"scheduler", "schedulers with routes", {}};
   const std::vector<std::string> memories = names_of(registry, Kind::memory);
   for (const std::string& compressor : names_of(registry, Kind::compressor)) {
-    // The first that goes well; where none does, the first that goes at all.
+    // The first memory with the best verdict.
     const MatrixCell* best = nullptr;
     const size_t first = pairs.cells.size();
     for (const std::string& memory : memories)

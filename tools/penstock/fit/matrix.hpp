@@ -1,8 +1,9 @@
-// Whether schemes fit together, told without a run: gradients of a few shapes stand for a model's.
+// Checks without a run whether the plugins of a scheme fit together. Gradients of a few sample
+// shapes stand for a model's gradients.
 //
-// What depends on the model (sizes, names) or on the run (how many ranks, what the optimizer does)
-// shows only when a set is made; everything else that a run refuses is refused here with the same
-// words, by the same check_fit.
+// A misfit that depends on the model (sizes, names) or on the run (number of ranks, behaviour of
+// the optimizer) shows only when a set is made. Everything else that a run refuses is refused here
+// too, with equal words, because both call check_fit.
 #pragma once
 
 #include "core/config/config.hpp"
@@ -14,9 +15,9 @@
 
 namespace penstock {
 
-// check_config, then the fit of what is in force at every stage, over four ranks and a frontend
-// that can do all that penstock.torch can. The error of a misfit begins with the place of [scheme];
-// returned are the warnings, each once.
+// Runs check_config, then checks the fit of the scheme of every stage, for four ranks and a
+// frontend with all abilities of penstock.torch. The error of a misfit begins with the place of
+// [scheme] in the file. Returns the warnings, each once.
 Result<FitAdvice> check_fit_of_config(const Config& config, Registry& registry);
 
 enum class Verdict { ok, poor, no };
@@ -27,20 +28,20 @@ struct MatrixCell {
   std::string row;
   std::string column;
   Verdict verdict = Verdict::no;
-  std::string note;  // empty for ok; a warning, or the reason why not
+  std::string note;  // empty for ok; the warning for poor; the reason for no
 };
 
 struct Matrix {
-  std::string rows;  // what they are: "compressor", "scheduler"
+  std::string rows;  // the kind of the rows: "compressor", "scheduler"
   std::string about;
   std::vector<MatrixCell> cells;  // row after row, each with the same columns
 };
 
-// What goes with what, each plugin with its default options:
-//   every compressor with every memory, all else as able as can be;
-//   every compressor with every route and collective, with the first memory that it fits best;
+// Returns the tables of combinations, each plugin with its default options:
+//   every compressor with every memory, all other parts without limits;
+//   every compressor with every route and collective, with the first of its best memories;
 //   every scheduler with every route.
-// A plugin that cannot be made with its defaults gives its error in all its cells.
+// If an instance of a plugin cannot be made with the defaults, all its cells hold the error.
 std::vector<Matrix> fit_matrices(Registry& registry);
 
 }  // namespace penstock

@@ -1,4 +1,4 @@
-// Schemes held against the plugins without a run, and the tables of what goes with what.
+// Checks of schemes against the plugins without a run, and the tables of combinations.
 #include "tools/penstock/fit/matrix.hpp"
 
 #include "core/fit/resolve.hpp"
@@ -18,7 +18,7 @@ const MatrixCell& cell_of(const Matrix& matrix, std::string_view row, std::strin
   return matrix.cells.front();
 }
 
-// The warnings or the error of a configuration's text against the plugins of the build.
+// Checks a configuration's text with the plugins of the build: its warnings, or its error.
 Result<FitAdvice> check(std::string_view text) {
   test::TestHost host;
   Registry registry(host.host.table(), {plugin_directories({}), false});
@@ -83,7 +83,8 @@ transport = "loopback")",
       << warning("signum");
 }
 
-// Sums within a host may be added in any order there, those between hosts by the transport of all.
+// A scheme whose sums within a host use a transport that may add in any order. Sums between hosts
+// use the transport of all ranks.
 std::string over_native_inside(std::string_view compressor, std::string_view more) {
   return fmt::format(R"([scheme]
 compressor = "{}"

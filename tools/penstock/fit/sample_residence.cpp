@@ -11,7 +11,7 @@
 namespace penstock {
 namespace {
 
-// As it is known without a run.
+// Facts about the scheme's device transport that are known without a run.
 Result<std::optional<CollectiveFacts>> device_transport_of(const Scheme& scheme,
                                                            Registry& registry) {
   if (scheme.device_transport.empty()) return std::optional<CollectiveFacts>();

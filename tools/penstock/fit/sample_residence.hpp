@@ -1,5 +1,5 @@
-// Where gradients of a scheme would be worked on if they lay on a CUDA device, told without a run,
-// by the same rules (residence.hpp).
+// Predicts without a run, by the rules of a run (residence.hpp), which gradients of a scheme would
+// be device-resident if they lay on a CUDA device.
 #pragma once
 
 #include "core/config/config.hpp"
@@ -10,14 +10,15 @@
 
 namespace penstock {
 
-// A kind of gradient of a model of usual shapes: "matrices", "convolutions" or "vectors".
+// The prediction for one kind of gradient of the usual model: "matrices", "convolutions" or
+// "vectors".
 struct SampleResidence {
   std::string what;
-  std::string why_staged;      // empty: it is worked on on the device
-  bool goes_directly = false;  // and what is sent of it goes from there, where there is a way
+  std::string why_staged;      // empty: the gradient is device-resident
+  bool goes_directly = false;  // its data goes from device to device, without host memory
 };
 
-// Of float32 gradients of a frontend that can let the next forward wait.
+// Predicts for float32 gradients of a frontend that can make the next forward wait.
 Result<std::vector<SampleResidence>> sample_residence(const Config& config, Registry& registry);
 
 }  // namespace penstock

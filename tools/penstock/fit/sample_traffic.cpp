@@ -8,7 +8,7 @@ namespace penstock {
 
 namespace {
 
-// The collectives of a scheme, as far as they can be made here: where not, usual formulas count.
+// The collectives of a scheme. For a collective that cannot be made here, usual formulas count.
 struct SchemeCarriers {
   std::vector<std::unique_ptr<CollectiveInstance>> made;
   Carriers carriers;

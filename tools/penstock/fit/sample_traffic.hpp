@@ -1,4 +1,4 @@
-// What a scheme moves through the network, told without a run, for a model of usual shapes
+// Predicts without a run the bytes that a scheme moves through the network, for the usual model
 // (usual_model.hpp).
 #pragma once
 
@@ -8,7 +8,8 @@
 
 namespace penstock {
 
-// For every stage of the configuration, among `ranks` ranks on hosts of `ranks_per_host`.
+// Returns the traffic of every stage of the configuration, with `ranks` ranks on hosts of
+// `ranks_per_host` ranks each.
 Result<std::vector<StageTraffic>> sample_traffic(const Config& config, Registry& registry,
                                                  uint32_t ranks, uint32_t ranks_per_host);
 

@@ -21,12 +21,13 @@ constexpr std::array<std::pair<std::string_view, double>, 4> kRates{
     {{"tbit", 1e12}, {"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}}};
 constexpr double kBitsPerByte = 8;
 
-// Of a link of so many bits per second.
+// The time of a byte on a link with this speed.
 double us_per_byte(double bits) {
   return kBitsPerByte * 1e6 / bits;
 }
 
-// What the collective says of the operation; where it says nothing, straight sends.
+// The volume of an operation as the collective reports it; if it reports none, the volume of direct
+// sends.
 void volume_of(const CollectiveInstance* by, uint32_t pattern, uint32_t hosts,
                uint32_t ranks_per_host, uint64_t bytes, penstock_volume& within,
                penstock_volume& between) {
@@ -44,9 +45,9 @@ void volume_of(const CollectiveInstance* by, uint32_t pattern, uint32_t hosts,
 
 namespace {
 
-// What may stand behind a number: a prefix, bits in one of their spellings, and "per second".
+// The unit behind a number: a prefix, bits in one of several spellings, and "per second".
 struct Unit {
-  double factor = 0;  // 0: none
+  double factor = 0;  // 0: the text is no unit
   bool is_bytes = false;
 };
 
@@ -71,7 +72,7 @@ Unit unit_of(std::string_view text) {
     }
   unit.is_bytes = (rest == "b" && text[0] == 'B') || rest == "byte" || rest == "bytes";
   const bool is_bits = rest == "b" || rest == "bit" || rest == "bits";
-  // "10G" is a speed, "10" may be anything.
+  // "10G" is a speed; "10" without a unit is refused.
   if (is_bits || unit.is_bytes || (rest.empty() && factor > 1)) unit.factor = factor;
   return unit;
 }
@@ -143,8 +144,8 @@ Exchange Transports::operation(const Cluster& cluster, const Group& group, uint3
   return {std::max(far, near), within.bytes + between.bytes};
 }
 
-// Each kind of payload is an operation of its own; a round more than there are kinds costs one more
-// start-up.
+// The exchange of payloads in a group. Each kind of payload is a separate operation. If there are
+// more rounds than kinds, each further round costs another start-up.
 Exchange Transports::coded(const Cluster& cluster, const Group& group, const PlannedBytes& bytes,
                            uint32_t rounds) const {
   const Group sparse{composite_.get(), group.hosts, group.ranks_per_host, group.beside};
@@ -180,7 +181,8 @@ Transports::Legs Transports::split(const Cluster& cluster, const PlannedBytes& b
           operation(cluster, PENSTOCK_ALL_GATHER, bytes.summed / cluster.ranks())};
 }
 
-// On each host every rank has its share of what the host exchanges, and all of them at once.
+// The legs of route hierarchical. Every rank exchanges its share of its host's data, all ranks of a
+// host at once.
 Transports::Legs Transports::hierarchical(const Cluster& cluster, const PlannedBytes& bytes,
                                           uint32_t rounds) const {
   const uint32_t share = cluster.ranks_per_host;

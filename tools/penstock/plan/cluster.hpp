@@ -1,9 +1,9 @@
-// Hosts and links, and what an exchange takes on them.
+// Hosts and links of a cluster, and the predicted time of an exchange on them.
 //
-// A message costs latency for each start-up and bytes over the speed of the slowest link it
-// crosses; both numbers are what the scheme's collective says of itself (penstock_collective's
-// volume). The ranks of a host share its link to the others. Operations of one bucket follow each
-// other.
+// A message costs the latency for each start-up, plus its bytes over the speed of the slowest link
+// that it crosses. The scheme's collective reports start-ups and bytes (penstock_collective's
+// volume). The ranks of a host share the host's link to the other hosts. The operations of one
+// bucket run one after another.
 #pragma once
 
 #include "core/config/config.hpp"
@@ -20,25 +20,25 @@ namespace penstock::command {
 struct Cluster {
   uint32_t hosts = 4;
   uint32_t ranks_per_host = 1;
-  double link_bits = 1e9;     // per second, of a host to the others, each way
-  double local_bits = 100e9;  // per second, of a rank within its host
-  double latency_us = 10;     // of a message between hosts, as often as messages follow each other
+  double link_bits = 1e9;     // bits per second between a host and the others, each way
+  double local_bits = 100e9;  // bits per second of a rank within its host
+  double latency_us = 10;     // of each start-up between hosts
   double local_latency_us = 1;
-  double headers = 0.046;  // on a link between hosts, as a share of what they carry
-  double straggler = 1;    // how much longer one rank computes, encodes and decodes
-  double jitter = 0;       // deviation of every gradient's time on every rank, as a share of it
-  uint64_t seed = 1;       // of the jitter
+  double headers = 0.046;  // bytes of headers per byte of data on a link between hosts
+  double straggler = 1;    // factor by which one rank computes, encodes and decodes more slowly
+  double jitter = 0;       // relative deviation of every gradient's time on every rank
+  uint64_t seed = 1;       // seed of the jitter
 
   uint32_t ranks() const { return hosts * ranks_per_host; }
 };
 
-// "10mbit", "2.5Gbps", "100 kbit/s", "10G": bits per second. INVALID_ARGUMENT for anything else,
-// also for bytes.
+// Reads a speed such as "10mbit", "2.5Gbps", "100 kbit/s" or "10G" as bits per second. Any other
+// text is INVALID_ARGUMENT, also a speed in bytes.
 Result<double> bits_per_second(std::string_view text);
-// "10 Mbit/s": for people.
+// Writes a speed for people: "10 Mbit/s".
 std::string rate_text(double bits_per_second);
 
-// What ranks exchange: microseconds, and the bytes that one of them sends to others.
+// The cost of an exchange: its time in microseconds, and the bytes that one rank sends to others.
 struct Exchange {
   double us = 0;
   double bytes = 0;
@@ -49,24 +49,26 @@ struct Exchange {
   }
 };
 
-// The collectives of a scheme. Where one cannot be made here, the formulas of straight sends count.
+// The collectives of a scheme. For a collective that cannot be made on this machine, the formulas
+// of direct sends count.
 class Transports {
  public:
   Transports(const Scheme& scheme, Registry& registry);
 
-  // The legs of a route in backward, and in the next forward: `rounds` of them.
+  // The legs of a route: one part runs in backward, the other in the next forward.
   struct Legs {
     Exchange backward, forward;
   };
+  // Predicts the exchange of a bucket in `rounds` rounds on this route.
   Legs exchange(const Cluster& cluster, uint32_t route, const PlannedBytes& bytes,
                 uint32_t rounds) const;
-  // One operation over all ranks.
+  // Predicts one operation over all ranks.
   Exchange operation(const Cluster& cluster, uint32_t pattern, double bytes) const;
 
   const CollectiveInstance* world() const { return world_.get(); }
 
  private:
-  // Ranks of a group by hosts, and how many such groups share a host's link.
+  // A group of ranks by hosts; `beside` is the number of such groups that share a host's link.
   struct Group {
     const CollectiveInstance* by;
     uint32_t hosts, ranks_per_host, beside;

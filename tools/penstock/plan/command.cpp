@@ -1,4 +1,4 @@
-// penstock plan: which scheme would be fastest for a model on a cluster, told without either.
+// penstock plan: predicts the fastest scheme for a model on a cluster, and needs neither.
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/plan/measure.hpp"
 #include "tools/penstock/plan/programs.hpp"

@@ -12,7 +12,7 @@ namespace penstock::command {
 
 namespace {
 
-// What the cells of a row are, behind the method.
+// The columns of a table of costs after the method's name, and their members.
 constexpr std::pair<const char*, double MethodCost::*> kColumns[] = {
     {"encode_us", &MethodCost::encode_us},
     {"encode_ns_per_element", &MethodCost::encode_ns},

@@ -1,4 +1,4 @@
-// SVG inside a page, as text.
+// Drawings of a page, as SVG text.
 #pragma once
 
 #include <string>
@@ -8,20 +8,20 @@
 
 namespace penstock::command {
 
-// As XML wants it: < > & and quotes, and no control characters.
+// Escapes < > & and double quotes for XML, and makes control characters printable.
 std::string escaped(std::string_view text);
 
-// "10M", "2.5G": bits per second, where there is little room.
+// Writes bits per second in little space: "10M", "2.5G".
 std::string short_rate(double bits_per_second);
 
-// From values to places on the page, evenly or by their logarithms.
+// Maps values to places on the page, evenly or by their logarithms.
 struct Scale {
-  double first, last;  // values, first < last; above 0 where logarithmic
+  double first, last;  // values, first < last; above 0 if logarithmic
   double from_place, to_place;
   bool is_logarithmic;
 
   double operator()(double value) const;
-  // Round values within the scale, about so many; on a logarithmic one 1, 2 and 5 of each decade.
+  // Returns about `about` round values within the scale; 1, 2 and 5 of each decade if logarithmic.
   std::vector<double> ticks(int about) const;
 };
 
@@ -33,12 +33,12 @@ class Drawing {
   // `anchor`: start, middle, end.
   void text(std::string_view style, double x, double y, std::string_view anchor,
             std::string_view words);
-  // `title` shows when one points at it.
+  // `title` appears when the reader points at the box.
   void box(std::string_view style, double x, double y, double width, double height,
            std::string_view title);
   void filled_box(std::string_view colour, double x, double y, double width, double height,
                   std::string_view title);
-  // `colour` may be empty where the style has one.
+  // `colour` may be empty if the style has a colour.
   void curve(std::string_view style, std::string_view colour,
              const std::vector<std::pair<double, double>>& points, std::string_view title);
   std::string svg() const;

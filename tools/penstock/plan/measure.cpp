@@ -16,10 +16,10 @@ namespace penstock::command {
 
 namespace {
 
-constexpr int64_t kFew = 256, kMany = 1024;  // sides of the squares that are measured
-constexpr size_t kTries = 8;                 // of each phase, behind one that warms up
+constexpr int64_t kFew = 256, kMany = 1024;  // sides of the measured square gradients
+constexpr size_t kTries = 8;                 // of each phase, after a first one to warm up
 
-// Plugins by name, with the options of the scheme's instances.
+// A compressor and a memory, with the options of the scheme's instances.
 struct Method {
   const InstanceConfig* compressor;
   const InstanceConfig* memory;
@@ -54,7 +54,7 @@ std::string scheme_text(const Method& method) {
          table_text(*method.compressor) + table_text(*method.memory);
 }
 
-// Ranks as threads of this process, each with a runtime of its own.
+// Ranks as threads of this process. Each rank has its own runtime.
 class Team {
  public:
   static Result<std::unique_ptr<Team>> open(uint32_t size,
@@ -78,7 +78,7 @@ class Team {
   uint32_t size() const { return static_cast<uint32_t>(ranks_.size()); }
   Runtime& runtime(uint32_t rank) { return *ranks_[rank]; }
 
-  // Waits for each(rank) on all ranks at once.
+  // Calls each(rank) on all ranks at once and waits for all calls.
   template <typename Each>
   void all(const Each& each) {
     std::vector<std::jthread> others;
@@ -107,7 +107,7 @@ class Team {
   std::vector<RuntimeHandle> ranks_;
 };
 
-// One square gradient in a set of its own.
+// A measurement with a set of one square gradient.
 class Trial {
  public:
   static Result<Trial> make(Runtime& runtime, const std::string& scheme, int64_t side) {
@@ -139,14 +139,15 @@ class Trial {
   struct Times {
     double encode_us = 0, decode_us = 0;
   };
-  // The least of a few steps; of a method with several phases the mean over these.
+  // Returns the least times of a few steps. For a method with several phases, the mean over the
+  // phases.
   Result<Times> measure() {
     PENSTOCK_ASSIGN(std::vector<Times> least, step());
     const size_t period = least.size();
     for (size_t i = 1; i < (kTries + 1) * period; ++i) {
       PENSTOCK_ASSIGN(const std::vector<Times> now, step());
       for (size_t b = 0; b < period; ++b) {
-        // Another phase's bucket did not run, and the first one that did warmed up.
+        // Skip the bucket of another phase, which did not run. The first run of a bucket warms up.
         if (now[b].encode_us + now[b].decode_us == 0) continue;
         const bool is_first = i < 2 * period;
         const auto keep = [&](double& kept, double took) {
@@ -165,7 +166,7 @@ class Trial {
   }
 
  private:
-  // What the bucket of each phase took in it; there is one in every phase.
+  // Runs a step and returns the times of the bucket of each phase; every phase has one bucket.
   Result<std::vector<Times>> step() {
     work_ = source_;
     penstock_tensor tensor{};
@@ -192,7 +193,7 @@ class Trial {
   SetHandle set_;
 };
 
-// As the system calls it.
+// The name of the processor according to the system.
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)
@@ -201,7 +202,7 @@ std::string processor() {
   return "an unknown processor";
 }
 
-// On the first rank; the others do the same.
+// Measures on all ranks and returns the times of the first rank.
 Result<Trial::Times> measure(Team& team, const std::string& scheme, int64_t side) {
   std::vector<Status> ended(team.size());
   Trial::Times first;
@@ -217,7 +218,7 @@ Result<Trial::Times> measure(Team& team, const std::string& scheme, int64_t side
   return first;
 }
 
-// A line through a call of few and one of many elements.
+// Sets a line through the times of a call with few elements and a call with many elements.
 void set_line(double few_us, double many_us, double& fixed_us, double& each_ns) {
   constexpr double kFewElements = kFew * kFew, kManyElements = kMany * kMany;
   const double slope = std::max(0.0, (many_us - few_us) / (kManyElements - kFewElements));
@@ -225,7 +226,8 @@ void set_line(double few_us, double many_us, double& fixed_us, double& each_ns) 
   each_ns = 1000 * slope;
 }
 
-// With one rank, and what decoding the payloads of two takes more.
+// Measures a method with one rank, and with two ranks the additional time to decode a second
+// payload.
 Result<MethodCost> measure(Team& alone, Team& pair, const std::string& scheme) {
   PENSTOCK_ASSIGN(const Trial::Times few, measure(alone, scheme, kFew));
   PENSTOCK_ASSIGN(const Trial::Times many, measure(alone, scheme, kMany));

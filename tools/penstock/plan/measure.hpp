@@ -1,4 +1,4 @@
-// What methods take on this machine: steps of one rank and of two, by the runtime itself.
+// Measures the time of methods on this machine: the runtime runs steps of one rank and of two.
 #pragma once
 
 #include "tools/penstock/plan/costs.hpp"
@@ -8,9 +8,10 @@
 
 namespace penstock::command {
 
-// Of every pair of compressor and memory that a scheme may use, with the scheme's options: the
-// least of a few steps on gradients of 65536 and of a million elements, and the line through both.
-// Takes some tenths of a second for each. Errors are the runtime's and name the method.
+// Measures every pair of compressor and memory that a scheme may use, with the scheme's options:
+// the least time of a few steps on gradients of 65536 and of about a million elements, and the line
+// through both times. Takes some tenths of a second for each pair. Errors come from the runtime and
+// name the method.
 Result<CostTable> measure_costs(const std::vector<SchemeFile>& schemes);
 
 }  // namespace penstock::command

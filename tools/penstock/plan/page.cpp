@@ -1,4 +1,4 @@
-// The page of `penstock plan --html`: what is told as text, with timelines and sweeps drawn as SVG.
+// The page of `penstock plan --html`: the text report, with timelines and sweeps drawn as SVG.
 #include "tools/penstock/plan/drawing.hpp"
 #include "tools/penstock/plan/report.hpp"
 #include "tools/penstock/plan/timeline.hpp"
@@ -13,7 +13,7 @@ namespace penstock::command {
 
 namespace {
 
-constexpr size_t kTimelines = 8;  // of the fastest schemes, beside the dense reference
+constexpr size_t kTimelines = 8;  // drawn for the fastest schemes, beside the dense reference
 
 constexpr const char* kStyle = R"(
 :root { color-scheme: light dark; --ink: #1c2330; --soft: #5b6575; --line: #d5dae2; --paper: #fff;
@@ -61,7 +61,7 @@ std::string table_of(const Predicted& told) {
          rows + "</table></div>\n";
 }
 
-// The dense reference and the fastest.
+// The schemes whose timelines are drawn: the dense reference and the fastest schemes.
 std::vector<size_t> drawn(const Predicted& told) {
   std::vector<size_t> chosen{0};
   for (const size_t i : told.by_speed())
@@ -71,7 +71,7 @@ std::vector<size_t> drawn(const Predicted& told) {
 
 constexpr double kLeft = 92, kRight = 12, kWidth = 1040, kLane = 22, kAxis = 22;
 constexpr double kColumn = 2;   // narrower boxes are drawn together, by columns of this width
-constexpr double kLongest = 2;  // of the fastest drawn: what takes longer is cut off there
+constexpr double kLongest = 2;  // times the fastest drawn step; longer timelines are cut off
 
 double end_of(const std::vector<Span>& spans) {
   double end_us = 0;
@@ -79,7 +79,7 @@ double end_of(const std::vector<Span>& spans) {
   return end_us;
 }
 
-// What narrow boxes of a lane come to in one column.
+// The narrow boxes of a lane in one column.
 struct Column {
   double busy_us = 0;
   uint64_t n_spans = 0;
@@ -90,8 +90,9 @@ std::string title_of(const Span& span) {
   return fmt::format("{}: {} to {}", span.name, time_text(span.start), time_text(span.end));
 }
 
-// A box as wide as each span; of those for which there is no room one per column, as high as the
-// share of it in which the lane is busy, so that no area says more than was told.
+// Draws a box for each span, as wide as the span. Spans that are too narrow are drawn together, one
+// box per column; its height is the share of the column's time in which the lane is busy. So the
+// area of boxes shows the true busy time.
 void draw_spans(const std::vector<Span>& spans, const Scale& time, Drawing& drawing) {
   const auto top = [](size_t lane) { return kLane * double(lane) + 2; };
   const auto style = [](size_t lane) { return fmt::format("lane{}", lane); };
@@ -155,7 +156,7 @@ std::string timelines_of(const Predicted& told) {
     if (end_us > 0) fastest_us = std::min(fastest_us, end_us);
     longest_us = std::max(longest_us, end_us);
   }
-  // Where nothing takes any time there is still an axis.
+  // Draw an axis even if no scheme takes any time.
   const double end_us = longest_us > 0 ? std::min(longest_us, kLongest * fastest_us) : 1;
   for (const size_t scheme : chosen) text += timeline_of(told, scheme, end_us);
   return text;
@@ -168,7 +169,7 @@ std::string colour(size_t number) {
   return fmt::format("hsl({:.0f} 62% 48%)", std::fmod(210 + 137.5 * double(number), 360.0));
 }
 
-// Schemes that are best somewhere, in order of their places, and the dense reference.
+// The schemes that are best somewhere, in the order of their places, and the dense reference.
 std::vector<size_t> winners_of(const Sweep& sweep) {
   std::vector<size_t> winners{sweep.points.front().best};
   const auto add = [&](size_t scheme) {
@@ -194,7 +195,7 @@ void draw_curves(const Predicted& told, const Sweep& sweep, const std::vector<si
     drawing.curve("curve", colour(i), curve(winners[i]), told.name(winners[i]));
 }
 
-// Which is best where: a strip above the curves.
+// Draws a strip above the curves that shows the best scheme at each place.
 void draw_strip(const Predicted& told, const Sweep& sweep, const std::vector<size_t>& winners,
                 const Scale& x, double bottom, Drawing& drawing) {
   double from = sweep.points.front().at;

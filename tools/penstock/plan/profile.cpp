@@ -13,9 +13,9 @@ namespace penstock::command {
 namespace {
 
 constexpr int64_t kMostElements = int64_t{1} << 40;
-constexpr double kMostWork = 1e30;  // in a unit of the profile's own; all rows together stay finite
+constexpr double kMostWork = 1e30;  // in the profile's own unit; the sum of all rows stays finite
 
-// "64x3x7x7"; nothing stands for work without a gradient.
+// Reads a shape such as "64x3x7x7". An empty text stands for work without a gradient.
 Result<std::vector<int64_t>> shape_of(const TableFile& table, const TableRow& row) {
   std::vector<int64_t> shape;
   const std::string& text = row.cells[1];
@@ -37,7 +37,8 @@ Result<std::vector<int64_t>> shape_of(const TableFile& table, const TableRow& ro
   return shape;
 }
 
-// Backward goes through the rows from the last to the first, each takes its share of the time.
+// Sets the times of the gradients. Backward runs through the rows from the last to the first, and
+// each row takes the share of the time that it has of the work.
 void set_times(ModelProfile& profile, const std::vector<double>& before, double total) {
   for (const double done : before) {
     const double share = total > 0 ? done / total : 0;
@@ -57,7 +58,7 @@ Result<ModelProfile> profile_from(std::string_view text, const std::string& name
   PENSTOCK_ASSIGN(const double backward_ms, table.setting("backward_ms", kMostMs));
   profile.whole_forward_us = 1000 * forward_ms;
   profile.backward_us = 1000 * backward_ms;
-  std::vector<double> before;  // work in front of each gradient, its own not counted
+  std::vector<double> before;  // work before each gradient, without its own
   std::set<std::string> names;
   double total = 0;
   for (const TableRow& row : table.rows) {

@@ -14,12 +14,12 @@ namespace penstock::command {
 
 namespace {
 
-// A composite that has no function, so that it asks for nothing at plan time; no program is another
-// for what it asks for.
+// A composite without functions, so it needs nothing at plan time. Its needs would not change any
+// program.
 constexpr penstock_collective kUnasked{};
 
-// While it lives, memory that this machine has not free is refused, so that a model which is too
-// large for it ends in a sentence. Buckets take as much as in a run.
+// Limits this process to the free memory of this machine while the object exists, so that a model
+// that is too large ends in an error message. Buckets take as much memory as in a run.
 class FreeMemoryAlone {
  public:
   FreeMemoryAlone() {
@@ -78,7 +78,7 @@ std::string stages_text(const Program& program) {
   return table.text();
 }
 
-// "0 to 4, 7": of ascending numbers.
+// Writes ascending numbers as ranges: "0 to 4, 7".
 std::string ranges_text(const std::vector<uint32_t>& numbers) {
   std::vector<std::string> ranges;
   for (size_t first = 0, last = 0; first < numbers.size(); first = last + 1) {

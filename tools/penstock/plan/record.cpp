@@ -24,7 +24,7 @@ std::optional<fs::file_time_type> written_at(const fs::path& path) {
   return error ? std::nullopt : std::optional(time);
 }
 
-// This command by its name, also where it is not on the PATH.
+// The program to start for `name`. "penstock" is this command, even if it is not on the PATH.
 std::string program_of(const std::string& name) {
   std::error_code error;
   if (name != "penstock") return program_to_run(name);
@@ -32,7 +32,8 @@ std::string program_of(const std::string& name) {
   return error ? name : self.string();
 }
 
-// In the child: no return. What the job prints is not the answer of this command.
+// Runs in the child: becomes the job. Its output goes to stderr, because it is not the answer of
+// this command. Never returns.
 [[noreturn]] void become(std::vector<std::string>& command) {
   dup2(STDERR_FILENO, STDOUT_FILENO);
   std::vector<char*> arguments;
@@ -43,7 +44,8 @@ std::string program_of(const std::string& name) {
   _exit(127);
 }
 
-// Its status, as a shell has it. Ctrl-C is the child's: it ends, and this command says so.
+// Runs a command and returns its exit status as a shell does. Ctrl-C ends the child only; this
+// command then reports its end.
 int run_and_wait(std::vector<std::string>& command) {
   const pid_t child = fork();
   if (child < 0) return 126;

@@ -1,4 +1,4 @@
-// The profile of a model, taken from a job that trains it.
+// Records the profile of a model from a job that trains it.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -8,9 +8,9 @@
 
 namespace penstock::command {
 
-// Runs `command`, its output on stderr, with the profile asked for in `file`, and waits for its
-// end. INVALID_ARGUMENT without a command; FAILED_PRECONDITION where it cannot be started, fails,
-// or leaves no profile: no set of it was stepped on rank 0.
+// Runs `command`, which writes its profile to `file`, and waits for its end. The output of the
+// command goes to stderr. INVALID_ARGUMENT without a command. FAILED_PRECONDITION if the command
+// cannot be started, fails, or leaves no profile, as when rank 0 steps no set.
 Status record_profile(const std::string& file, std::vector<std::string> command);
 
 }  // namespace penstock::command

@@ -14,7 +14,7 @@ std::string plural(uint64_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-// "25 557 032".
+// Writes a number in groups of digits: "25 557 032".
 std::string grouped(uint64_t number) {
   std::string text = fmt::format("{}", number);
   for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, 1, ' ');

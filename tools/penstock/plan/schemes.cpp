@@ -16,12 +16,12 @@ namespace fs = std::filesystem;
 constexpr const char* kDense = "[scheme]\ncompressor = \"none\"\nscheduler = \"fusion\"\n";
 constexpr const char* kAnyShipped = "conf/s-sgd.toml";
 
-// Nothing of this process's environment decides.
+// Options that ignore the environment variables of this process.
 LoadOptions pure() {
   return {.environment = [](const char*) -> const char* { return nullptr; }};
 }
 
-// A file that names a way between devices is not predicted as if it had none.
+// Refuses a file that names a transport between devices, because its time is not predicted.
 Status check_memory_of(const Config& config) {
   const std::string device = config.at_step(0).device_transport;
   if (device.empty()) return {};
@@ -31,7 +31,7 @@ Status check_memory_of(const Config& config) {
       device);
 }
 
-// Plugins are looked for once where the schemes do not say where.
+// Opens schemes. Schemes that name no plugin path share one search for plugins.
 class Opener {
  public:
   explicit Opener(const std::vector<std::string>& plugin_path) : plugin_path_(plugin_path) {}
@@ -66,7 +66,7 @@ class Opener {
   std::shared_ptr<Plugins> usual_;
 };
 
-// Folders become the files in them.
+// Replaces each folder by the files in it.
 Result<std::vector<std::string>> files_of(const std::vector<std::string>& paths) {
   std::vector<std::string> files;
   for (const std::string& path : paths) {
@@ -104,7 +104,7 @@ Result<std::vector<SchemeFile>> open_schemes(std::vector<std::string> paths,
             "{}: a scheme \"{}\" is there already, expected another name for each; rename the file",
             file, name);
     auto opened = opener.open(std::move(config), name);
-    // Most messages begin with file, line and column; those about plugins may not.
+    // Most messages begin with file, line and column; messages about plugins may not.
     const bool is_named = opened.status().message().find(file) != std::string_view::npos;
     PENSTOCK_TRY(is_named ? opened.status() : opened.status().with_context(file));
     schemes.push_back(std::move(opened.value()));

@@ -10,22 +10,23 @@
 
 namespace penstock::command {
 
-// A scheme as a file names it, with the plugins that a run under it would find; of several stages
-// the last.
+// The scheme of a file, with the plugins that a run would find. If the file has several stages,
+// this is the scheme of the last stage.
 struct SchemeFile {
-  std::string name;  // of the file, without folder and ending
+  std::string name;  // the name of the file, without folder and ending
   Scheme scheme;
   RuntimeConfig runtime;
   std::shared_ptr<Plugins> plugins;
-  std::vector<std::string> directories;  // in which they are looked for before the usual ones
+  std::vector<std::string> directories;  // searched for plugins before the usual ones
 };
 
-// Of the reference, which is what DistributedDataParallel does: the gradients as they are, 25 MiB
-// at a time.
+// The name of the reference. Like DistributedDataParallel, it sends the gradients uncompressed,
+// 25 MiB at a time.
 inline constexpr const char* kDenseName = "dense";
 
-// The reference first, then the files in the order given; of a folder all *.toml, by name. Nothing
-// given: the schemes that come with Penstock. Errors name the file; two of one name are refused.
+// Returns the reference first, then the schemes of `paths` in their order; a folder stands for all
+// its *.toml files, by name. If `paths` is empty, the schemes that come with Penstock are taken.
+// Errors name the file. Two schemes with one name are refused.
 Result<std::vector<SchemeFile>> open_schemes(std::vector<std::string> paths,
                                              const std::vector<std::string>& plugin_path);
 

@@ -11,9 +11,9 @@ namespace penstock::command {
 
 namespace {
 
-constexpr int kDrawnSteps = 8;  // with jitter
+constexpr int kDrawnSteps = 8;  // number of drawn steps if there is jitter
 
-// What a rank computes for each element of a gradient, in ns.
+// The time that a rank computes for each element of a gradient, in ns.
 struct Effort {
   double encode_ns, decode_ns;
 };
@@ -23,13 +23,14 @@ Effort effort_of(const MethodCost& cost, const Cluster& cluster, uint32_t route,
     return cost.decode_ns + (gathers ? payloads - 1 : 0) * cost.further_ns;
   };
   if (adds_in_hosts(route)) return {cost.encode_ns / share, decode(cluster.hosts) / share};
-  // An owner decodes everybody's payloads of its part, and everybody those of all owners.
+  // An owner decodes all ranks' payloads of its part, and every rank decodes all owners' payloads.
   if (encodes_for_owners(route) && gathers)
     return {cost.encode_ns * (1 + 1 / ranks), decode(ranks) / ranks + decode(1)};
   return {cost.encode_ns, decode(ranks)};
 }
 
-// The line through two sizes that both travel in two steps.
+// The cost of an operation as a line through its times at two sizes, which are both sent in two
+// steps.
 planning::LinkEntry line_of(const Transports& transports, const Cluster& cluster,
                             uint32_t pattern) {
   constexpr double kFew = 1 << 16, kMany = 1 << 24;
@@ -113,7 +114,7 @@ void Rehearsal::set_costs(const Cluster& cluster, const CostTable& costs,
         cost = *known;
       else
         outcome.without_cost.insert(method_name(compressor, memory));
-      // What a composite adds up arrives as one payload.
+      // A composite adds payloads, so the sum arrives as one payload.
       const bool composes = !scheme.transport.empty() && option.needs.planned.pairs > 0;
       const bool gathers = option.needs.combine == PENSTOCK_COMBINE_GATHER && !composes;
       const Effort effort = effort_of(cost, cluster, scheme.route, gathers);
@@ -139,7 +140,7 @@ planning::ModelEntries Rehearsal::entries(const Cluster& cluster, const CostTabl
   return entries;
 }
 
-// What a rank hands over for a bucket, by the way in which it travels, and in how many rounds.
+// The bytes that a rank hands over for a bucket, by kind of exchange, and the number of rounds.
 PlannedBytes Rehearsal::bytes_of(const planning::Bucket& bucket, uint32_t& rounds) const {
   PlannedBytes total;
   rounds = 1;
@@ -171,7 +172,7 @@ Transports::Legs Rehearsal::exchange(const Cluster& cluster, const planning::Buc
 
 planning::OwnedModel Rehearsal::at(const std::vector<double>& ready_us, const Cluster& cluster,
                                    planning::ModelEntries entries) const {
-  // Backward may go on behind its last gradient, which is the first of forward.
+  // Backward may continue after its last gradient, which is the first gradient of forward.
   const double rest_us = cluster.straggler * (profile_->backward_us - profile_->ready_us.front());
   entries.backward_us = *std::max_element(ready_us.begin(), ready_us.end()) + rest_us;
   for (size_t i = 0; i < ready_us.size(); ++i) entries.gradients[i].ready_us = ready_us[i];
@@ -233,7 +234,8 @@ Result<bool> Rehearsal::wants_new_plan(uint64_t look, const Prediction& outcome)
   return decision == PENSTOCK_MAKE_NEW_PLAN;
 }
 
-// One that chooses among candidates by trial is told what steps take until it has settled.
+// Predicts a step. A scheduler that chooses among candidates by trial receives the predicted times
+// until it keeps its plan.
 Result<Prediction> Rehearsal::run(const Cluster& cluster, const CostTable& costs,
                                   const ReadyTimes& ready) const {
   constexpr uint64_t kMostLooks = 256, kAtRest = 4;

@@ -1,7 +1,8 @@
-// A step of a scheme on a model and a cluster, predicted: the scheme's own plugins say what they
-// send and what travels together, sdk/planning's forecast says when.
+// Predicts a step of a scheme on a model and a cluster. The scheme's own plugins state the bytes
+// that they send and the gradients that travel together; the forecast of sdk/planning computes the
+// times.
 //
-// Pure: the same files, model, cluster and costs give the same outcome.
+// The prediction is a pure function: equal files, models, clusters and costs give equal outcomes.
 #pragma once
 
 #include "core/fit/bound_scheme.hpp"
@@ -19,33 +20,37 @@
 
 namespace penstock::command {
 
-// Means over the phases and, with jitter, over the steps that were drawn. Microseconds.
+// A predicted step. The numbers are means over the phases and, with jitter, over the drawn steps.
+// Times are microseconds.
 struct Prediction {
-  double step_us = 0;     // forward, backward and what the application waits
-  double exposed_us = 0;  // that wait
+  double step_us = 0;     // forward, backward and the time that the application waits
+  double exposed_us = 0;  // the time that the application waits
   double encode_us = 0, exchange_us = 0, decode_us = 0;
-  double bytes = 0;        // that a rank sends
-  bool compresses = true;  // any gradient arrives changed
-  bool open = false;       // its payloads' sizes depend on values, so nothing is predicted
-  std::set<std::string> without_cost;    // methods that count as free, since no table has them
+  double bytes = 0;        // the bytes that a rank sends
+  bool compresses = true;  // at least one gradient arrives changed
+  bool open = false;       // the payload sizes depend on values, so nothing is predicted
+  std::set<std::string> without_cost;    // methods that count as free: the table lacks them
   std::vector<std::string> explanation;  // the scheduler's
   planning::Plan plan;
-  planning::Forecast timeline;  // of the first phase
+  planning::Forecast timeline;  // the times of the first phase
   double forward_us = 0;
 };
 
-// When gradients are ready on the slowest rank: of one step, or of several where there is jitter.
+// The times when gradients are ready on the slowest rank, for one step or, with jitter, for several
+// steps.
 using ReadyTimes = std::vector<std::vector<double>>;
 ReadyTimes ready_times(const ModelProfile& profile, const Cluster& cluster);
 
-// A scheme on a model among so many ranks on so many hosts, before anything is known of links.
+// A scheme on a model with given numbers of ranks and hosts. The links are not known yet.
 class Rehearsal {
  public:
-  // Both must outlive it. Errors are the plugins' and name the scheme.
+  // `file` and `profile` must outlive this object. Errors come from the plugins and name the
+  // scheme.
   static Result<Rehearsal> make(const SchemeFile& file, const ModelProfile& profile,
                                 const Cluster& cluster);
 
-  // `ready` is that of the same profile and cluster, which has as many ranks.
+  // `ready`: ready_times() of this profile and `cluster`. The cluster must have as many ranks and
+  // hosts as the one of make().
   Result<Prediction> run(const Cluster& cluster, const CostTable& costs,
                          const ReadyTimes& ready) const;
   const std::shared_ptr<const BoundScheme>& bound_scheme() const { return bound_scheme_; }
@@ -58,15 +63,16 @@ class Rehearsal {
   void add_links(const Cluster& cluster, planning::ModelEntries& entries) const;
   void set_costs(const Cluster& cluster, const CostTable& costs, planning::ModelEntries& entries,
                  Prediction& outcome) const;
-  // The model of a step in which gradients are ready so.
+  // The model of a step in which the gradients are ready at these times.
   planning::OwnedModel at(const std::vector<double>& ready_us, const Cluster& cluster,
                           planning::ModelEntries entries) const;
-  // Plan and explanation.
+  // Sets plan and explanation of `outcome`.
   Status plan(const penstock_model& model, Prediction& outcome) const;
-  // Times and bytes under the plan.
+  // Sets times and bytes of `outcome` under its plan.
   void take_steps(const Cluster& cluster, const planning::ModelEntries& entries,
                   const ReadyTimes& ready, Prediction& outcome) const;
-  // What the scheduler says to so many looks at these times.
+  // Shows the scheduler the predicted times as observation number `look`; true if it wants a new
+  // plan.
   Result<bool> wants_new_plan(uint64_t look, const Prediction& outcome) const;
   Transports::Legs exchange(const Cluster& cluster, const planning::Bucket& bucket) const;
   PlannedBytes bytes_of(const planning::Bucket& bucket, uint32_t& rounds) const;

@@ -9,11 +9,11 @@ namespace penstock::command {
 
 namespace {
 
-constexpr double kPrecision = 1.001;  // of a crossover between speeds
+constexpr double kPrecision = 1.001;  // precision of a crossover between speeds
 constexpr double kMostRanks = 65536;
-constexpr double kAsFast = 1 + 1e-9;  // rounding decides nothing
+constexpr double kAsFast = 1 + 1e-9;  // so that rounding never decides
 
-// A sweep as it is made: the range, and what a place on it comes to.
+// Makes a sweep: predicts its points and finds its crossovers.
 class Sweeper {
  public:
   Sweeper(Study& study, const Cluster& cluster, SweptFor what)
@@ -37,7 +37,7 @@ class Sweeper {
     return point;
   }
 
-  // Every change of the best scheme between two points.
+  // Finds every change of the best scheme between two points.
   Status find_crossovers(const SweepPoint& first, const SweepPoint& last,
                          std::vector<Crossover>& found) {
     size_t best = first.best;
@@ -58,7 +58,7 @@ class Sweeper {
     return {};
   }
 
-  // Places from `first` to `last`, both among them where they can be.
+  // The places from `first` to `last`, including both ends if they are whole hosts.
   std::vector<double> places(double first, double last) const {
     std::vector<double> all;
     if (what_ == SweptFor::ranks) {

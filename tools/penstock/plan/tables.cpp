@@ -36,7 +36,7 @@ std::vector<std::string> cells_of(std::string_view line) {
   return cells;
 }
 
-// "# forward_ms = 26.5", and nothing where a comment is words.
+// Reads a setting from a comment such as "# forward_ms = 26.5"; ignores other comments.
 void take_setting(std::string_view comment, std::map<std::string, std::string>& settings) {
   const size_t equals = comment.find(" = ");
   if (equals == std::string_view::npos) return;

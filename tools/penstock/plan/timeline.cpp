@@ -17,7 +17,7 @@ std::string bucket_name(const planning::Bucket& bucket, uint64_t number,
   return fmt::format("bucket {}: {}, {}", number, what, bytes_text(bytes));
 }
 
-// What backward did before each bucket was whole: one span up to the moment it was ready.
+// Adds the spans of backward: for each bucket a span that ends when the bucket is ready.
 void add_backward(const planning::Forecast& told, std::vector<Span>& spans) {
   std::vector<double> ends;
   for (const planning::BucketTimes& bucket : told.buckets) ends.push_back(bucket.ready);

@@ -1,4 +1,4 @@
-// penstock run: a program on several ranks, by mpirun.
+// penstock run: starts a program on several ranks with mpirun.
 #include "core/base/system_error.hpp"
 #include "core/config/load.hpp"
 #include "tools/penstock/commands.hpp"
@@ -18,8 +18,8 @@ namespace penstock::command {
 
 namespace {
 
-// Long enough for the others to say what they know: where a script has ended in an exception, the
-// other ranks stay for a second before they end (penstock/common/uncaught.py).
+// Long enough for the other ranks to print their messages: if a script has ended in an exception,
+// the other ranks stay for a second before they end (penstock/common/uncaught.py).
 constexpr double kGraceSeconds = 3;
 constexpr int kWrongCall = 2;
 
@@ -34,7 +34,7 @@ int refuse(std::string_view message) {
   return kWrongCall;
 }
 
-// Before any rank starts: one message instead of one from every rank.
+// Checks the configuration before any rank starts, for one message instead of one from every rank.
 Status check_configuration(const RunOptions& options) {
   const std::string file = options.config.empty() ? config_path_from_environment() : options.config;
   return file.empty() ? Status() : check_config_file(file, {}).status();
@@ -58,7 +58,8 @@ int run(RunOptions& options) {
     return refuse(fmt::format("the program {} is not on the PATH", program));
   if (!options.config.empty()) {
     const std::string path = std::filesystem::absolute(configuration_file(options.config)).string();
-    // The first wins over what the program gives to init(), as a command line should.
+    // The first variable has priority over the program's argument of init(), as a command line
+    // should.
     for (const char* name : {"PENSTOCK_RUN_CONFIG", "PENSTOCK_CONFIG"})
       setenv(name, path.c_str(), 1);
   }
@@ -129,7 +130,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
       return;
     }
     const std::vector<std::string>& further = invocation.after_dashes;
-    // Without one before the program this "--" is the program's own.
+    // If no "--" stands before the program, this "--" belongs to the program.
     if (!command.empty() && invocation.has_dashes) command.push_back("--");
     command.insert(command.end(), further.begin(), further.end());
     invocation.status = run(*options);

@@ -35,8 +35,8 @@ std::string first_host(const std::string& file) {
 
 constexpr uint32_t kFirstPort = 10000;
 
-// From there on the system takes ports for outgoing connections: one of these could get a port
-// between its choice here and the run.
+// The first port that the system uses for outgoing connections. Such a connection could take a port
+// between its choice here and the start of the run.
 uint32_t first_outgoing_port() {
   uint32_t first = 0;
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first;
@@ -52,10 +52,10 @@ bool is_free(uint16_t port) {
 void set_rendezvous_place(const std::string& hosts) {
   setenv("MASTER_ADDR", first_host(hosts).c_str(), 0);
   std::random_device any;
-  // Another run at the same place is another run.
+  // The token distinguishes this run from another run at this address.
   if (const Result<std::string> token = control::make_token(); token.ok())
     setenv("PENSTOCK_TOKEN", token.value().c_str(), 0);
-  // The store of a run without MPI listens at the port behind it.
+  // The store of a run without MPI listens at the next port.
   std::uniform_int_distribution<uint32_t> ports(kFirstPort, first_outgoing_port() - 2);
   for (int tries = 0; tries < 50; ++tries) {
     const auto port = static_cast<uint16_t>(ports(any));

@@ -31,9 +31,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kQuiet{100};       // until an unfinished line is shown
+constexpr milliseconds kQuiet{100};       // of silence until an unfinished line is shown
 constexpr milliseconds kAfterTerm{1000};  // from SIGTERM to SIGKILL
-constexpr milliseconds kAfterKill{1500};  // from there until mpirun itself is killed
+constexpr milliseconds kAfterKill{1500};  // from SIGKILL of the ranks to SIGKILL of mpirun
 
 class Descriptor {
  public:
@@ -54,7 +54,7 @@ class Descriptor {
   int fd_;
 };
 
-// Readable once the process has ended; -1 where the system cannot tell.
+// A descriptor that becomes readable when the process has ended; -1 if the system has none.
 Descriptor watch_process(pid_t process) {
   return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
 }
@@ -78,7 +78,7 @@ class Run {
   int conclude();
 
  private:
-  // What is readable, where mpirun's end is one.
+  // One output stream of mpirun, and its way to this command's output.
   struct Source {
     Descriptor fd;
     RankLines lines;
@@ -159,7 +159,7 @@ bool Run::start() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&handled_, number);
   sigprocmask(SIG_BLOCK, &handled_, &before_);
   signals_ = Descriptor(signalfd(-1, &handled_, SFD_CLOEXEC | SFD_NONBLOCK));
-  // Ranks whose mpirun is gone become our children, so that they are found and ended.
+  // Ranks whose mpirun is gone become children of this process, which then finds and ends them.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   mpirun_ = fork();
   if (mpirun_ < 0 || signals_.get() < 0) return false;
@@ -173,11 +173,11 @@ void Run::become_mpirun(int out, int err) {
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  // mpirun that gets two signals within seconds, from its group and from us, quits at once and
-  // leaves the ranks behind. So it has a group of its own, except at a terminal, which only one
-  // group may read.
+  // If mpirun gets two signals within seconds, one from its group and one from this command, it
+  // quits at once and does not end the ranks. So it has its own group, except at a terminal, which
+  // only one group may read.
   if (!at_terminal_) setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);  // never outlives this command
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // mpirun must not outlive this command
   sigprocmask(SIG_SETMASK, &before_, nullptr);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
@@ -197,7 +197,7 @@ void Run::follow() {
     on_time();
     mpirun_ended_ = waitpid(mpirun_, &mpirun_status_, WNOHANG) == mpirun_;
   }
-  // Its last words; what other processes may still hold open is not waited for.
+  // Read the last output. Do not wait for processes that may still hold the pipes open.
   read_from(out_);
   read_from(err_);
   for (Source* source : {&out_, &err_}) {
@@ -212,7 +212,7 @@ void Run::wait_for_something() {
   for (const int fd : {out_.fd.get(), err_.fd.get(), signals_.get(), mpirun_watch_.get()})
     wanted.push_back({fd, POLLIN, 0});
   for (const Descriptor& shell : shells_) wanted.push_back({shell.get(), POLLIN, 0});
-  int wait_ms = mpirun_watch_.get() < 0 ? 100 : 10000;  // old systems: look again now and then
+  int wait_ms = mpirun_watch_.get() < 0 ? 100 : 10000;  // old systems: check mpirun periodically
   auto moment = next_moment();
   if (quiet_since_ && (!moment || *quiet_since_ + kQuiet < *moment))
     moment = *quiet_since_ + kQuiet;
@@ -228,7 +228,7 @@ void Run::wait_for_something() {
   }
 }
 
-// True if there was something.
+// Reads the available output. True if there was any.
 bool Run::read_from(Source& source) {
   std::array<char, 65536> bytes;
   bool any = false;
@@ -259,13 +259,14 @@ void Run::on_signal() {
     to_pass_on_.insert(number);
     return;
   }
-  if (interrupted_ != 0) return kill_ranks();  // asked twice
+  if (interrupted_ != 0) return kill_ranks();  // second interrupt
   interrupted_ = number;
   end_ranks();
 }
 
-// What programs and batch systems agree on, as when Slurm asks for a checkpoint. mpirun hands it to
-// the ranks of all hosts, once it has started some; before, it would end by it.
+// Passes SIGUSR1 and SIGUSR2 on, which batch systems send to programs, as when Slurm asks for a
+// checkpoint. mpirun passes them to the ranks of all hosts once it has started some ranks; an
+// earlier signal would end mpirun.
 void Run::pass_signals_on() {
   if (!outcome_.any_begun() || ending_ != Ending::no) return;
   for (const int number : to_pass_on_) kill(mpirun_, number);
@@ -304,7 +305,8 @@ void Run::on_time() {
   }
 }
 
-// The one place that ends what is left: ranks that wait, spin, are stopped or elsewhere.
+// Asks all remaining ranks to end: ranks that wait, spin, are stopped or run on other hosts. No
+// other function does.
 void Run::end_ranks() {
   ending_ = Ending::asked;
   ending_since_ = Clock::now();
@@ -315,8 +317,8 @@ void Run::end_ranks() {
     if (rank.process == 0) elsewhere = true;
     if (rank.process != 0) signal_tree(rank.process, SIGTERM);
   }
-  // mpirun takes seconds to end ranks of this host, and ends by itself with the last of them.
-  // At a terminal Ctrl-C has reached it already.
+  // mpirun needs seconds to end ranks of this host, and ends by itself when its last rank ends. At
+  // a terminal it has received Ctrl-C already.
   if (elsewhere && !(at_terminal_ && interrupted_ == SIGINT)) kill(mpirun_, SIGTERM);
 }
 
@@ -325,7 +327,7 @@ void Run::kill_ranks() {
   for (const RunOutcome::Rank& rank : outcome_.ranks())
     if (rank.process != 0 && !rank.over) signal_tree(rank.process, SIGKILL);
   if (!mpirun_ended_) return;
-  // What ranks and mpirun have left behind.
+  // Kill the remaining processes of ranks and mpirun.
   for (const pid_t each : descendants(getpid())) kill(each, SIGKILL);
 }
 

@@ -1,4 +1,5 @@
-// Starts mpirun, passes on what the ranks say, and ends what is left once a rank has failed.
+// Starts mpirun, forwards the output of the ranks, and ends the remaining ranks once a rank has
+// failed.
 #pragma once
 
 #include <string>
@@ -15,8 +16,8 @@ struct LaunchOptions {
   std::vector<std::string> command;
 };
 
-// Returns the exit status of `penstock run`: 0 if every rank reported success, the first failed
-// rank's, 128 + signal if this command was interrupted, or mpirun's own.
+// Returns the exit status of `penstock run`: 0 if every rank reported success, the status of the
+// first failed rank, 128 + signal if this command was interrupted, or the status of mpirun.
 int launch(const LaunchOptions& options);
 
 }  // namespace penstock::command

@@ -35,17 +35,18 @@ std::string new_token() {
 }
 
 const char* rank_script() {
-  // The shell's own words about how the program ended would only repeat the report. Open MPI keeps
-  // the command line in variables, for MPI_INFO_ENV: there stands the program's, without the token.
-  // mpirun hands signals for the program to its whole group; the shell outlives them to report.
+  // The shell's own message about the program's end would only repeat the report. Open MPI keeps
+  // the command line in variables, for MPI_INFO_ENV; the script puts the program's command line
+  // there, without the token. mpirun sends the program's signals to its whole group; the shell
+  // ignores them, so that it can report.
   return "trap : USR1 USR2; exec 3>&2 2>/dev/null; t=$1; c=$2; shift 2; "
          "export OMPI_COMMAND=\"$c\" OMPI_ARGV=\"$*\"; set -- \"$c\" \"$@\"; "
-         // For torch's process groups, which know torchrun's variables and no others.
+         // For torch's process groups, which read only torchrun's variables.
          "export RANK=\"$OMPI_COMM_WORLD_RANK\" WORLD_SIZE=\"$OMPI_COMM_WORLD_SIZE\" "
          "LOCAL_RANK=\"$OMPI_COMM_WORLD_LOCAL_RANK\" "
          "LOCAL_WORLD_SIZE=\"$OMPI_COMM_WORLD_LOCAL_SIZE\"; "
-         // Told by the process that becomes the program: it has no trap any more, so that no signal
-         // that follows is lost.
+         // The process that becomes the program reports the begin. It has no trap any more, so no
+         // later signal is lost.
          "(printf '%s begins %s %s %s\\n' \"$t\" \"$OMPI_COMM_WORLD_RANK\" $$ \"$(uname -n)\" >&3; "
          "exec \"$@\" 2>&3 3>&-); s=$?; "
          "printf '%s ends %s %s\\n' \"$t\" \"$OMPI_COMM_WORLD_RANK\" $s >&3; exit $s";
@@ -76,7 +77,7 @@ void RunOutcome::take_report(std::string_view report) {
     std::array<char, 256> here{};
     words >> host;
     gethostname(here.data(), here.size() - 1);
-    // The same number may be a process of another host.
+    // A process of another host may have this number.
     if (host != here.data()) return;
     if (is_descendant(number, getpid())) who.process = number;
     if (kill(number, 0) != 0 && errno == ESRCH) gone(static_cast<int>(rank));
@@ -85,7 +86,8 @@ void RunOutcome::take_report(std::string_view report) {
 
 void RunOutcome::note(Rank& rank, std::string_view line) {
   while (!line.empty() && std::strchr("\r\n\t ", line.back()) != nullptr) line.remove_suffix(1);
-  // Nothing, or Python's marks below a line of code, which a cut may have moved to its beginning.
+  // Skip empty lines, and Python's marks below a line of code, which a cut may have moved to the
+  // beginning of a line.
   if (line.find_first_not_of(" \t^~") == line.npos) return;
   rank.last_line = line;
   if (line.starts_with("Traceback (most recent call last)")) {
@@ -122,7 +124,8 @@ std::optional<Clock::time_point> RunOutcome::grace_end(std::chrono::milliseconds
 
 namespace {
 
-// The rank whose end an error tells of, as in "rank 1 has left the run": the last such words.
+// The rank that an error names as ended, as in "rank 1 has left the run"; the last such rank in the
+// text.
 std::optional<size_t> blamed(std::string_view error) {
   static constexpr std::array<std::string_view, 5> kEnds = {
       "has left the run", "failed:", "gave up:", "gave the run up:", "ended with"};
@@ -143,7 +146,7 @@ std::optional<size_t> blamed(std::string_view error) {
 
 }  // namespace
 
-// Whether the rank failed because another one had.
+// True if the rank failed because another rank had failed.
 bool RunOutcome::followed(const Rank& rank) const {
   const std::optional<size_t> other = blamed(rank.error());
   return other && *other < ranks_.size() && &ranks_[*other] != &rank && ranks_[*other].failed();
@@ -154,7 +157,7 @@ const RunOutcome::Rank* RunOutcome::first_failed() const {
   const auto told = [](const Rank& rank) {
     return rank.trouble == Clock::time_point{} ? *rank.over : rank.trouble;
   };
-  // What a rank says of another one counts for more than the order in which both were heard of.
+  // A rank's error about another rank counts more than the order in which reports arrived.
   const auto order = [&](const Rank& rank) {
     return std::tuple(!by_signal(rank), followed(rank), told(rank));
   };

@@ -1,4 +1,4 @@
-// What became of the ranks of a run: their reports, who failed first and why.
+// The outcome of a run's ranks: their reports, the rank that failed first, and the reason.
 #pragma once
 
 #include <sys/types.h>
@@ -13,14 +13,15 @@ namespace penstock::command {
 
 using Clock = std::chrono::steady_clock;
 
-// The program of each rank runs under a shell that reports on standard error, the one way that
-// leads here from every host:
+// A token that marks reports. The program of each rank runs under a shell that writes reports to
+// standard error, because that stream arrives here from every host:
 //   TOKEN begins RANK PID HOST
 //   TOKEN ends RANK STATUS
-// The token is drawn anew for every run and the program does not see it, so that nothing it prints
-// can pass for a report.
+// The token is drawn anew for every run and the program does not see it, so no output of the
+// program can be mistaken for a report.
 std::string new_token();
-// The script, for `sh -c`. Its arguments are the token and the program with its own arguments.
+// The script of the shell, for `sh -c`. Its arguments are the token, the program, and the arguments
+// of the program.
 const char* rank_script();
 
 class RunOutcome {
@@ -29,11 +30,11 @@ class RunOutcome {
       : token_(std::move(token)), ranks_(static_cast<size_t>(ranks)) {}
 
   struct Rank {
-    pid_t process = 0;  // of its shell, on this host; 0: not known, or elsewhere
+    pid_t process = 0;  // the rank's shell on this host; 0: unknown, or on another host
     std::optional<int> status;
-    std::optional<Clock::time_point> over;  // since when it is ended or gone
+    std::optional<Clock::time_point> over;  // when the rank ended or its shell was gone
     Clock::time_point trouble{};            // when it printed its last traceback
-    std::string last_line;                  // of its standard error
+    std::string last_line;                  // the last line of its standard error
     std::string exception;                  // the line after its last traceback
     bool in_traceback = false;
     bool begun = false;
@@ -45,26 +46,27 @@ class RunOutcome {
   const std::vector<Rank>& ranks() const { return ranks_; }
   const std::string& token() const { return token_; }
 
-  // Whether mpirun has come as far as to start programs.
+  // True if mpirun has started at least one program.
   bool any_begun() const;
 
-  // A line of standard error. The part of it that is for people; the rest was a report.
+  // Reads a line of standard error. Returns the part for people; the rest was a report.
   std::string_view read(int rank, std::string_view line);
-  // The rank's shell on this host is no more. A report may still come.
+  // Notes that the rank's shell on this host no longer exists. A report may still arrive.
   void gone(int rank);
-  // From here on, ranks that are still there end because this command ends them.
+  // Notes that this command now ends all ranks that still run.
   void end_the_rest();
 
-  // When a rank's failure and `grace` after it have passed; never where none has failed. A report
-  // may arrive a moment after the end of the shell that wrote it.
+  // The moment `grace` after the first failure of a rank; empty if no rank has failed. For a rank
+  // without a report the grace has a minimum, because a report may arrive a moment after the end of
+  // the shell that wrote it.
   std::optional<Clock::time_point> grace_end(std::chrono::milliseconds grace) const;
-  // Null where no rank failed. A rank that a signal ended comes before those that ended by
-  // themselves: they may have heard of it; then those whose error tells of no other rank's; among
-  // these, the one that told first.
+  // The rank that failed first; null if no rank failed. A rank that a signal ended comes before
+  // ranks that ended by themselves, because those may have ended on its account. Then come ranks
+  // whose error names no other failed rank. Among equals, the earliest traceback or end counts.
   const Rank* first_failed() const;
-  // What a person reads at the end of a run that failed; empty where no rank did.
+  // The message for people at the end of a failed run; empty if no rank failed.
   std::string summary() const;
-  // The first failed rank's; 0 where none failed and all have reported; else 1.
+  // The exit status of the first failed rank; 0 if no rank failed and all have reported; else 1.
   int status() const;
 
  private:

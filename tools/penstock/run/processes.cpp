@@ -12,13 +12,13 @@ namespace penstock::command {
 
 namespace {
 
-// 0 where the process is gone.
+// The parent of a process; 0 if the process is gone.
 pid_t parent_of(const std::string& process) {
   std::ifstream file("/proc/" + process + "/stat");
-  // A process that ends meanwhile makes the read fail; the iterators of a buffer would throw then.
+  // If the process ends meanwhile, the read fails; the iterators of a buffer would throw.
   std::string text;
   std::getline(file, text, '\0');
-  // "PID (NAME) STATE PARENT ...": a name may hold anything, so from the last parenthesis on.
+  // "PID (NAME) STATE PARENT ...": the name may contain any text, so parse after the last ")".
   const size_t after = text.rfind(')');
   pid_t parent = 0;
   if (after != std::string::npos && after + 4 < text.size())

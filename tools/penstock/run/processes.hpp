@@ -7,11 +7,12 @@
 
 namespace penstock::command {
 
-// Parents before children, without `root` itself; empty where there are none.
+// The descendants of `root`, parents before children, without `root` itself.
 std::vector<pid_t> descendants(pid_t root);
 bool is_descendant(pid_t process, pid_t root);
 
-// Sends a signal to a process and all its descendants; one that is stopped goes on to receive it.
+// Sends a signal to a process and all its descendants. Stopped processes are continued, so that
+// they receive it.
 void signal_tree(pid_t root, int number);
 
 }  // namespace penstock::command

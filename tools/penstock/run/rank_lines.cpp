@@ -14,7 +14,7 @@ namespace penstock::command {
 
 namespace {
 
-constexpr size_t kLongestLine = 64 << 10;  // a longer one is handed on in parts
+constexpr size_t kLongestLine = 64 << 10;  // a longer line is passed on in parts
 
 struct Tag {
   enum { none, cut_off, whole } found = none;
@@ -22,7 +22,7 @@ struct Tag {
   int rank = kMpirun;
 };
 
-// "[1,2]<stderr>:" at the beginning of `text`.
+// Reads a tag, such as "[1,2]<stderr>:", at the beginning of `text`.
 Tag tag_at(std::string_view text) {
   size_t at = 1;
   int rank = 0;
@@ -55,7 +55,7 @@ bool may_hold(std::string_view text, std::string_view kept) {
 void RankLines::feed(std::string_view bytes) {
   unread_.append(bytes);
   const std::string_view text = unread_;
-  size_t begin = 0;  // of what has not been appended yet
+  size_t begin = 0;  // of the text that has not been appended yet
   size_t at = 0;
   while (at < text.size()) {
     if (text[at] == '\n') {
@@ -89,7 +89,7 @@ void RankLines::hand_on_lines(int rank, std::string& line) {
   size_t begin = 0;
   for (;;) {
     size_t end = line.find_first_of("\r\n", begin);
-    // "\r\n" is one end; a "\r" that is last may still become one.
+    // "\r\n" is one line end. A final "\r" may still become "\r\n".
     if (end != std::string::npos && line[end] == '\r') {
       if (end + 1 == line.size()) break;
       if (line[end + 1] == '\n') ++end;
@@ -115,7 +115,7 @@ void RankLines::flush(std::string_view kept) {
 
 namespace {
 
-// What cannot be written is lost: the reader went away.
+// Writes the whole text. Text that cannot be written is dropped, because the reader is gone.
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(fd, text.data(), text.size());
@@ -144,16 +144,16 @@ void RankWriter::end_line() {
 }
 
 bool is_noise(std::string_view line) {
-  // Every word of a pattern stands in the line.
+  // A line is noise if it contains both words of a pattern.
   static constexpr std::array<std::array<std::string_view, 2>, 4> kPatterns = {{
-      // With --enable-recovery Open MPI 4 reports each rank that ended badly to a handler that
-      // does not exist, and complains of that.
+      // With --enable-recovery Open MPI 4 reports each failed rank to a handler that does not
+      // exist, and prints an error about that.
       {"PMIX ERROR: BAD-PARAM in file", "pmix_event_notification.c"},
-      // A peer's death as the byte transfer sees it; the ranks' own errors say who died.
+      // The byte transfer reports a peer's death; the errors of the ranks name the dead rank.
       {"mca_btl_tcp_frag_recv: readv failed:", "Connection reset by peer"},
-      // Both sides of a fork put the child into a group of its own; the later one is told off.
+      // Both sides of a fork put the child into its own group; the later call gets an error.
       {"plm:rsh: Warning: setpgid(", "failed in parent"},
-      // SIGUSR1 and SIGUSR2, which this command has passed on.
+      // mpirun's notice about SIGUSR1 and SIGUSR2, which this command has passed on.
       {"mpirun: Forwarding signal", "to job"},
   }};
   return std::any_of(kPatterns.begin(), kPatterns.end(), [&](const auto& words) {

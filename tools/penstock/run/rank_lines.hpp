@@ -1,4 +1,4 @@
-// The output of all ranks as mpirun forwards it, taken apart into the lines of each rank.
+// Splits the output of all ranks, as mpirun forwards it, into the lines of each rank.
 #pragma once
 
 #include <functional>
@@ -8,22 +8,22 @@
 
 namespace penstock::command {
 
-// What stands for mpirun itself where a rank is expected.
+// The rank number that stands for mpirun itself.
 inline constexpr int kMpirun = -1;
 
 // One stream of `mpirun --tag-output`. mpirun writes "[job,rank]<stream>:" before each line and
-// before each piece in which a line arrives; what bears no tag comes from mpirun itself. Pieces of
-// several ranks may alternate within a line: lines are put together per rank.
+// before each part of a line that arrives separately. Text without a tag comes from mpirun itself.
+// Parts of several ranks may alternate within a line, so this class joins the lines per rank.
 class RankLines {
  public:
-  // `text` is a whole line with its "\n" or "\r" (a progress bar's), or, after flush, the beginning
-  // of one.
+  // `text` is a whole line with its "\n" or its "\r" (of a progress bar). After flush() it may be
+  // the beginning of a line.
   using Sink = std::function<void(int rank, std::string_view text)>;
 
   explicit RankLines(Sink sink) : sink_(std::move(sink)) {}
 
   void feed(std::string_view bytes);
-  // Hands on unfinished lines, except those that may hold `kept` or the beginning of it.
+  // Passes unfinished lines to the sink, except lines that may contain `kept` or its beginning.
   void flush(std::string_view kept = {});
 
  private:
@@ -31,18 +31,18 @@ class RankLines {
   void hand_on_lines(int rank, std::string& line);
 
   Sink sink_;
-  std::string unread_;  // what may be the beginning of a tag
+  std::string unread_;  // text that may be the beginning of a tag
   int from_ = kMpirun;
   std::map<int, std::string> unfinished_;
 };
 
-// Writes lines to a file descriptor, each after "[rank] " if wanted. A line of another rank never
-// continues an unfinished one.
+// Writes lines to a file descriptor, with "[rank] " before each if `prefix` is set. A line of
+// another rank never continues an unfinished line.
 class RankWriter {
  public:
   RankWriter(int fd, bool prefix) : fd_(fd), prefix_(prefix) {}
   void write(int rank, std::string_view text);
-  // Ends a line that stands unfinished.
+  // Ends the last line if it is unfinished.
   void end_line();
 
  private:
@@ -52,8 +52,8 @@ class RankWriter {
   int last_ = kMpirun;
 };
 
-// True for lines that Open MPI prints in runs that are all right, or about a rank's end that is
-// told better elsewhere.
+// True for lines that Open MPI prints in healthy runs, and for its lines about a rank's end, which
+// other messages report better.
 bool is_noise(std::string_view line);
 
 }  // namespace penstock::command

@@ -1,1 +1,1 @@
-"""What the frontends of every framework share: exceptions and the handles of the runtime."""
+"""The common parts of all frontends: exceptions and the handles of the runtime."""

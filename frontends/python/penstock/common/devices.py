@@ -1,8 +1,8 @@
-"""Whether the runtime takes tensors where they lie on a device, for frontends of any framework.
+"""Tests whether the runtime accepts tensors on a device in place, for frontends of any framework.
 
-It does where the table of the device's functions lies beside the library. The runtime loads that
-when a set asks for it, and where it cannot it refuses the set on every rank. A frontend that would
-copy through host memory instead has to know before.
+The runtime does so if the table of the device's functions lies beside the library. It loads the
+table when a set needs it; if loading fails, it refuses the set on every rank. A frontend that can
+copy through host memory instead must know this before it makes the set.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TABLE_FILE = "libpenstock_device_cuda.so"
 
 
 class Place(NamedTuple):
-    """Where a tensor lies, in the words of the C door."""
+    """The place of a tensor: device type and device number, as in the C interface."""
 
     device_type: int
     device_id: int
@@ -28,8 +28,8 @@ HOST = Place(c.DEVICE_CPU, 0)
 
 
 class _Table(ctypes.Structure):
-    """The beginning of penstock_device_table (core/device/device_table.h), which is all that is
-    asked here."""
+    """The first fields of penstock_device_table (core/device/device_table.h), which are all that
+    this module needs."""
 
     _fields_ = [
         ("struct_size", c_uint64),
@@ -41,8 +41,8 @@ class _Table(ctypes.Structure):
 
 
 def why_not_in_place(device_id: int) -> str:
-    """Why the runtime of this process does not take tensors that lie on this CUDA device, as a
-    sentence; empty where it does. Loads the table, as the runtime would."""
+    """The reason why the runtime of this process does not accept tensors on this CUDA device in
+    place, as a sentence; empty if it accepts them. Loads the table, as the runtime would."""
     file = c.library().path.parent / TABLE_FILE
     if not file.is_file():
         return (
@@ -71,7 +71,7 @@ def why_not_in_place(device_id: int) -> str:
 
 
 def _table_of(file: Path) -> _Table:
-    # Never unloaded: ctypes unloads nothing, and the runtime will keep it too.
+    # ctypes never unloads a library, and the runtime keeps this one too.
     return _Table.in_dll(ctypes.CDLL(str(file)), "penstock_device")
 
 

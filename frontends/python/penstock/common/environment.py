@@ -1,5 +1,5 @@
-"""Horovod's environment variables: which are honoured, and which are named at the start because
-they have no effect. The table for users is in docs/configuration.md."""
+"""Horovod's environment variables: the honoured ones, and the ones that a line at the start names
+because they have no effect. docs/configuration.md has the table for users."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HONOURED = frozenset(
     )
 )
 
-# Told by the launcher; without effect, and worth a word only where they say something else.
+# Set by the launcher. They have no effect and are named only if they differ from the topology.
 _TOPOLOGY = MappingProxyType(
     {
         f"HOROVOD_{name.upper()}": name
@@ -32,7 +32,7 @@ _TOPOLOGY = MappingProxyType(
     }
 )
 
-# Horovod's others: why they have no effect, or what to use.
+# Horovod's other variables, with the reason why they have no effect, or the alternative.
 NOT_HONOURED = MappingProxyType(
     {
         "HOROVOD_TIMELINE_MARK_CYCLES": "there are no cycles",
@@ -57,9 +57,9 @@ NOT_HONOURED = MappingProxyType(
         "HOROVOD_HOSTNAME": "the host name comes from the system",
     }
 )
-# Families of Horovod's, by how their names begin.
+# Families of Horovod's variables, by the beginning of their names.
 _FAMILIES = ("HOROVOD_AUTOTUNE",)
-# "mpi" is what there is; anything else cannot be had.
+# Only the value "mpi" is available.
 _TRANSPORTS = frozenset(("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"))
 # With these values a switch asks for nothing.
 _OFF = frozenset(("", "0", "false", "off", "no"))
@@ -67,7 +67,7 @@ _OFF = frozenset(("", "0", "false", "off", "no"))
 
 def without_effect(environment: Mapping[str, str], topology: Topology) -> list[str]:
     """Horovod's variables that are set and have no effect, each with its reason, in the order of
-    names. What is empty or switched off asks for nothing."""
+    names. Variables that are empty or switched off are left out."""
     found = []
     for name in sorted(environment):
         value = environment[name].strip()
@@ -94,7 +94,7 @@ def _reason(name: str, value: str, topology: Topology) -> str:
 
 
 def line(environment: Mapping[str, str], topology: Topology) -> str:
-    """One line that names all of them; empty where there are none."""
+    """One line that names all variables without effect; empty if there are none."""
     found = without_effect(environment, topology)
     if not found:
         return ""

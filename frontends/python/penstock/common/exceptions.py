@@ -1,4 +1,4 @@
-"""Exceptions of the frontends, and how the runtime's statuses become exceptions."""
+"""The exceptions of the frontends, and the conversion of the runtime's statuses to exceptions."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ STATUS_NAMES = {
 
 
 class HorovodInternalError(RuntimeError):
-    """The runtime could not do what was asked: ranks disagree, a peer died, the moment is wrong,
-    and so on.
+    """The runtime could not carry out a call: ranks disagree, a peer died, the call came at a wrong
+    moment, and so on.
 
-    ``code`` is the runtime's error kind (see ``STATUS_NAMES``). The name is Horovod's, so that
-    scripts which catch it keep working; ``PenstockError`` is the same class.
+    ``code`` is the runtime's error code (see ``STATUS_NAMES``). The class has Horovod's name, so
+    that scripts which catch it keep working. ``PenstockError`` is another name of this class.
     """
 
     def __init__(self, message: str = "", code: int = INTERNAL) -> None:
@@ -50,7 +50,7 @@ PenstockError = HorovodInternalError
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Horovod's notice that hosts joined or left an elastic job. Nothing here raises it yet."""
+    """Horovod's notice that hosts joined or left an elastic job. Penstock does not raise it yet."""
 
     def __init__(self, skip_sync: bool = False) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class HostsUpdatedInterrupt(RuntimeError):
 
 
 class HorovodVersionMismatchError(ImportError):
-    """Two parts that belong together have versions that do not fit."""
+    """Two packages that belong together have versions that do not fit each other."""
 
     def __init__(self, name: str, version: str, installed_version: str) -> None:
         super().__init__(
@@ -71,8 +71,7 @@ class HorovodVersionMismatchError(ImportError):
 
 
 def exception_from(code: int, message: str) -> Exception:
-    """The exception for a status: ValueError when the caller passed something illegal, else
-    HorovodInternalError."""
+    """The exception for a status: ValueError for an illegal argument, else HorovodInternalError."""
     if code == INVALID_ARGUMENT:
         return ValueError(message)
     return HorovodInternalError(message, code)

@@ -1,5 +1,5 @@
-"""What rank 0 says of a run without being asked: at its first step what is done and moved, and at its
-end that nothing was."""
+"""The lines that rank 0 prints about a run: with its first set the methods and the moved bytes, and
+at its end a warning if the run has averaged nothing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def say(line: str) -> None:
-    """On stderr, where the runtime's own log goes."""
+    """Prints the line to stderr, where the runtime's own log goes."""
     print(f"penstock: {line}", file=sys.stderr, flush=True)
 
 
 def of_first_set(run: dict[str, Any], made: dict[str, Any]) -> str:
-    """From the reports of the run and of its first set: scheme, transport, ranks, bytes."""
+    """The line about scheme, transport, ranks and bytes, from the reports of the run and of its
+    first set."""
     scheme = run["scheme"]
     transport = scheme["transport"] or scheme["collective"]
     ranks = made["world"]
@@ -32,7 +33,7 @@ def of_first_set(run: dict[str, Any], made: dict[str, Any]) -> str:
 
 
 def of_nothing(ranks: int) -> str:
-    """For a run that ended without a set and without a sum."""
+    """The warning for a run that ended without a set and without a sum."""
     return (
         f"warning: this run of {ranks} ranks averaged nothing: hvd.init() was called, and neither "
         "gradients nor tensors came; register the hook "
@@ -42,7 +43,7 @@ def of_nothing(ranks: int) -> str:
 
 
 def _methods(made: dict[str, Any]) -> str:
-    """Those that gradients get, the one with the most bytes first: "topk + residual, none"."""
+    """The methods of the gradients, the largest share of bytes first: "topk + residual, dense"."""
     sizes: Counter[str] = Counter()
     for bucket in made["buckets"]:
         for item in bucket["items"]:

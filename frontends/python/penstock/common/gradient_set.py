@@ -1,4 +1,4 @@
-"""A set of gradients: those of one optimizer or DDP object, for frontends of any framework."""
+"""The set of gradients of one optimizer or DDP object, for frontends of any framework."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from penstock.common.operation import TensorView
 
 @dataclass(frozen=True)
 class GradientSpec:
-    """One gradient of a set: name, shape and element type as they go to the core."""
+    """The declaration of one gradient of a set: name, shape and element type for the core."""
 
     name: str
     shape: tuple[int, ...]
     dtype: int
-    given_bucket: int = c.NO_BUCKET  # of the framework's own, where the set has them
-    owner: int = 0  # world rank that the result is for, in a set with SET_RESULT_AT_OWNER
-    place: Place = HOST  # where it lies on this rank; the runtime must take it there
+    given_bucket: int = c.NO_BUCKET  # the framework's own bucket, if the set has such buckets
+    owner: int = 0  # world rank that receives the result, in a set with SET_RESULT_AT_OWNER
+    place: Place = HOST  # its place on this rank; the runtime must accept it there
 
 
 class GradientSet:
-    """The gradients of one optimizer. All calls but `ready` come from one thread at a time."""
+    """The gradients of one optimizer. `ready` and `came` may be called from any thread; all other
+    calls come from one thread at a time."""
 
     def __init__(
         self,
@@ -43,12 +44,12 @@ class GradientSet:
         self.library = library
         self.name = name
         self.n_gradients = len(gradients)
-        # Some gradients lie on devices: then results are waited for by wait_stream.
+        # True if some gradients lie on devices. Results are then waited for with wait_stream.
         self.is_staged = any(spec.place != HOST for spec in gradients)
         self._handle = c_void_p()
         self._gradient_ready = library.gradient_ready
         self._gradient_came = library.gradient_came
-        self._todo: list[Any] = []  # of each gradient that can come, and a pointer to it
+        self._todo: list[Any] = []  # for each gradient that can come: the answer, a pointer to it
         self._result_sink: Any = None  # must outlive its use by the core
         self.in_flight: dict[int, Any] = {}  # gradient -> memory the core may still write to
         declared = []
@@ -84,7 +85,7 @@ class GradientSet:
 
     @property
     def alive(self) -> bool:
-        """False once the set was destroyed, by itself or with the runtime."""
+        """False once the set has been destroyed, alone or with the runtime."""
         return bool(self._handle)
 
     def _call(self, function: Callable[..., int | None], *arguments: Any) -> None:
@@ -99,9 +100,10 @@ class GradientSet:
         )
 
     def ready(self, index: int, view: TensorView, stream: int | None = None) -> None:
-        """Gradient `index` is complete in `view`, which stays valid and untouched until the wait
-        for it; on a device when what is queued on `stream` so far has run."""
-        # Called once per gradient and step, often from autograd's threads: spelled out for speed.
+        """Hands gradient `index` in. It is complete in `view`, which must stay valid and unchanged
+        until the wait for this gradient. On a device it is complete when the work that `stream` has
+        now is done."""
+        # Called once per gradient and step, often from autograd's threads: inlined for speed.
         self.in_flight[index] = view.owner
         if not self._handle:
             raise self._gone()
@@ -112,17 +114,20 @@ class GradientSet:
     # ---- the step, for frontends whose backward hands gradients in ----
 
     def set_passes(self, passes: int, n_beside: int = 0) -> None:
-        """How many backwards make a step; counting starts again. n_beside: gradients that come and
-        are exchanged beside the set, with the indices behind its own."""
+        """Sets the number of backwards in a step; counting starts again. n_beside: number of
+        gradients that are counted here but exchanged outside the set; their indices follow the
+        set's own."""
         self._call(self.library.set_passes, passes, n_beside)
         todos = [c_uint32() for _ in range(self.n_gradients + n_beside)]
         self._todo = [(todo, byref(todo)) for todo in todos]
 
     def came(self, index: int, view: TensorView | None = None, stream: int | None = None) -> int:
-        """A backward has completed gradient `index`; returns what to do: GRADIENT_ADDS_UP, _HELD,
-        _BEGIN (a step, then hand it in), _HAND_IN, or _IS_IN where there is a `view`, as of `ready`,
-        and nothing left to do. AssertionError, as Horovod's, where it has come already."""
-        # As often as `ready`, and on any thread, so each gradient has a place for its answer.
+        """Notes that a backward has completed gradient `index`. Returns the next action:
+        GRADIENT_ADDS_UP, _HELD, _BEGIN (begin a step, then hand it in), _HAND_IN, or _IS_IN if a
+        `view` was given (see `ready`) and nothing is left to do. AssertionError, like Horovod, if
+        the gradient has come already."""
+        # Called as often as `ready`, on any thread, so each gradient has its own variable for the
+        # answer.
         todo, pointer = self._todo[index]
         if not self._handle:
             raise self._gone()
@@ -141,12 +146,12 @@ class GradientSet:
 
     @property
     def phase(self) -> int:
-        """Where the step stands, PHASE_IDLE and so on."""
+        """The phase of the step: PHASE_IDLE and so on."""
         return self._step()[0]
 
     @property
     def has_come(self) -> bool:
-        """True when a gradient came since results were last waited for."""
+        """True if a gradient has come since the last wait for results."""
         return bool(self._step()[1])
 
     def _step(self) -> tuple[int, int]:
@@ -156,36 +161,40 @@ class GradientSet:
         return phase.value, came.value
 
     def step_begin(self) -> None:
-        """A step begins: gradients may be handed in."""
+        """Begins a step. Gradients may be handed in from now on."""
         self._call(self.library.step_begin)
 
     def rest(self) -> list[int]:
-        """What is still to be handed in when backward is over, in this order."""
+        """The gradients that are not handed in yet when backward is over. Hand them in, in this
+        order."""
         gradients, count = (c_uint64 * max(1, len(self._todo)))(), c_uint64()
         self._call(self.library.step_rest, gradients, byref(count))
         return gradients[: count.value]
 
     def step_restart(self) -> None:
-        """Forgets what came; a step whose results were not all waited for is given up."""
+        """Forgets the gradients that came. Abandons a step if not all its results were waited
+        for."""
         if self._handle:
             self._call(self.library.step_restart)
 
     # ---- gradients and results ----
 
     def absent(self, index: int, view: TensorView) -> None:
-        """Gradient `index` was not computed here: it counts as zero; the result goes to `view`, in
-        host memory."""
+        """Hands gradient `index` in as zero, because this rank did not compute it. The result goes
+        to `view`, in host memory."""
         self.in_flight[index] = view.owner
         self._call(self.library.gradient_absent, index, view.reference)
 
     def wait(self, index: int) -> None:
-        """Waits for the result of one gradient; the first wait of a step closes the set."""
+        """Waits for the result of one gradient. The first wait of a step closes the set to further
+        gradients."""
         self._call(self.library.wait, index)
         self.in_flight.pop(index, None)
 
     def wait_stream(self, index: int, stream: int | None) -> None:
-        """As `wait`, but what is queued on `stream` from now on waits for the device, not the
-        caller: the result may still be on its way to the device."""
+        """Makes `stream` wait for the result of one gradient, instead of the caller: work that is
+        queued on `stream` from now on runs when the result is on the device. Otherwise like
+        `wait`."""
         self._call(self.library.wait_stream, index, stream)
         self.in_flight.pop(index, None)
 
@@ -195,11 +204,11 @@ class GradientSet:
         self.in_flight.clear()
 
     def on_result(self, tell: Callable[[list[int], Exception | None], None]) -> None:
-        """`tell` is called with gradients whose results are there, or that will have none for the
-        given reason; between two steps only.
+        """Registers `tell`, which the core calls with gradients whose results are there, or which
+        will get no result for the given reason. Call this between two steps only.
 
-        On any thread, several at a time. It must not call anything of the runtime, and not keep the
-        set alive: the core holds it for as long."""
+        `tell` is called on any thread, and on several at a time. It must not call the runtime and
+        must not keep the set alive, because the core holds `tell` until the set ends."""
 
         def sink(_: Any, gradients: Any, count: int, error: int | None) -> None:
             tell(gradients[:count], self.library.exception_of(error) if error else None)
@@ -208,19 +217,20 @@ class GradientSet:
         self._call(self.library.set_on_result, None, self._result_sink)
 
     def set_given_buckets(self, buckets: Sequence[int]) -> None:
-        """Gradient i belongs to the framework's bucket `buckets[i]` from the next step on;
-        collective, between two steps."""
+        """Assigns gradient i to the framework's bucket `buckets[i]` from the next step on.
+        Collective, between two steps."""
         given = (c_uint32 * max(1, len(buckets)))(*buckets)
         self._call(self.library.set_given_buckets, given, len(buckets))
 
     def defers(self) -> bool:
-        """True when the plan in force leaves legs for the next forward."""
+        """True if the plan in force leaves legs for the next forward."""
         answer = c_uint32()
         self._call(self.library.set_defers, byref(answer))
         return bool(answer.value)
 
     def backward_end(self) -> None:
-        """Deferral: backward is over; launches the legs of the next forward."""
+        """For deferred updates: declares backward over and launches the legs of the next
+        forward."""
         self._call(self.library.backward_end)
 
     def flush(self) -> None:
@@ -230,8 +240,9 @@ class GradientSet:
     def optimizer_step(
         self, gradients: Sequence[int], moment: int, gone: Sequence[int] | None = None
     ) -> None:
-        """An optimizer of these gradients' parameters is at `moment` (OPTIMIZER_BEGINS, _ENDS or
-        _LEAVES_OUT). gone[i]: 1 where gradient gradients[i] does not hold its result; none: all do."""
+        """Reports that an optimizer of these gradients' parameters is at `moment`
+        (OPTIMIZER_BEGINS, _ENDS or _LEAVES_OUT). gone[i] is 1 if gradient gradients[i] does not
+        hold its result; None: every gradient holds its result."""
         count = len(gradients)
         self._call(
             self.library.optimizer_step,
@@ -242,33 +253,36 @@ class GradientSet:
         )
 
     def results_gone(self, gone: Sequence[int]) -> None:
-        """What is found where no optimizer has stepped: gone[i] is 1 where gradient i holds its
-        result no more."""
+        """Reports lost results when no optimizer has stepped: gone[i] is 1 if gradient i no longer
+        holds its result."""
         self._call(self.library.results_gone, (c_uint8 * max(1, len(gone)))(*gone), len(gone))
 
     def outcome_open(self) -> bool:
-        """True when a look at gradients would tell what became of the step's results."""
+        """True if the outcome of the step's results is open and inspecting the gradients would show
+        it."""
         answer = c_uint32()
         self._call(self.library.outcome_open, byref(answer))
         return bool(answer.value)
 
     def step_end(self, outcome: int) -> None:
-        """Ends the step as STEP_APPLIED, STEP_FORGOTTEN or, from what was told, STEP_AS_SEEN; the
-        same on every rank."""
+        """Ends the step as STEP_APPLIED, as STEP_FORGOTTEN, or, from the reported observations, as
+        STEP_AS_SEEN. All ranks must pass an equal outcome."""
         self._call(self.library.step_end, int(outcome))
 
     def let_go(self) -> None:
-        """Zeroes what memories keep, on every rank alike; a step under way is forgotten."""
+        """Zeroes the values that memories keep. Every rank must call it. Forgets a step under
+        way."""
         self._call(self.library.set_let_go)
 
     def set_learning_rates(self, rates: Sequence[float]) -> None:
-        """The learning rate of each gradient from the next step on; nan for one that has none, or
-        the same as before."""
+        """Sets the learning rate of each gradient from the next step on. nan: the gradient has no
+        learning rate, or its rate has not changed."""
         self._call(self.library.set_learning_rates, (c_double * len(rates))(*rates), len(rates))
 
     def compare_parameters(self, named: Sequence[tuple[str, int]], advice: str) -> None:
-        """Names of parameters with their checksums, equal on all ranks or HorovodInternalError on
-        every one of them. Collective, between two steps. advice: what to do, as a sentence."""
+        """Compares names and checksums of parameters over the ranks. If they differ,
+        check_parameters of [runtime] decides: a warning, or HorovodInternalError on every rank.
+        Collective, between two steps. advice: the remedy, as a sentence."""
         names = [c.Str.of(name) for name, _ in named]
         self._call(
             self.library.set_compare_parameters,
@@ -279,22 +293,22 @@ class GradientSet:
         )
 
     def set_forward_times(self, first_use_us: Sequence[float], forward_us: float) -> None:
-        """Of a forward, after its start: when it first used each parameter (negative: it did not),
-        and how long it took."""
+        """Reports times of a forward, in microseconds after its start: the first use of each
+        parameter (negative: not used), and the end of the forward."""
         times = (c_double * len(first_use_us))(*first_use_us)
         self._call(self.library.set_forward_times, times, len(first_use_us), forward_us)
 
     def set_momentum(self) -> None:
-        """The optimizer applies momentum from now on. HorovodInternalError where compression does,
-        too."""
+        """Declares that the optimizer applies momentum from now on. HorovodInternalError if the
+        compression also applies momentum."""
         self._call(self.library.set_momentum)
 
     def set_grad_scale(self, scale: float) -> None:
-        """The loss scale that gradients carry from the next step on."""
+        """Sets the loss scale that gradients carry from the next step on."""
         self._call(self.library.set_grad_scale, scale)
 
     def save(self) -> bytes:
-        """The state of the set on this rank."""
+        """Returns the state of the set on this rank."""
         pieces: list[bytes] = []
         sink = c.BYTES_SINK_SIGNATURE(
             lambda _, data, size: pieces.append(ctypes.string_at(data, size) if size else b"")
@@ -303,12 +317,13 @@ class GradientSet:
         return b"".join(pieces)
 
     def load(self, data: bytes) -> None:
-        """Restores what `save` gave on this rank."""
+        """Restores a state that `save` returned on this rank."""
         self._call(self.library.set_load, data, len(data))
 
     def load_shards(self, shards: Sequence[bytes]) -> str:
-        """Restores what `save` gave on every rank of a run, perhaps of another size, in the order
-        of its ranks; collective. Returns what became of each kind of state, a line for each."""
+        """Restores the states that `save` returned on all ranks of a run, in the order of its
+        ranks. That run may have had another number of ranks. Collective. Returns a line for each
+        kind of state with the treatment of that state."""
         texts: list[str] = []
         sink = c.TEXT_SINK_SIGNATURE(lambda _, text: texts.append(text.text()))
         data = (c_void_p * max(1, len(shards)))(
@@ -319,24 +334,24 @@ class GradientSet:
         return "".join(texts)
 
     def reset(self) -> None:
-        """Zeroes all state between two steps; collective."""
+        """Zeroes all state. Call it between two steps. Collective."""
         self._call(self.library.set_reset)
         self.in_flight.clear()
 
     def report(self) -> dict[str, Any]:
-        """The set's plan, and counters per gradient and step."""
+        """Returns the set's plan, and its counters per gradient and per step."""
         if not self._handle:
             raise self._gone()
         return report_of(self.library, self.library.set_report, self._handle)
 
     def counters(self) -> dict[str, int]:
-        """Totals since the set was made, by the names of penstock_counters."""
+        """Returns the totals since the set was made, by the field names of penstock_counters."""
         found = c.Counters()
         self._call(self.library.set_counters, byref(found))
         return {name: getattr(found, name) for name in c.COUNTER_NAMES}
 
     def destroy(self) -> None:
-        """Ends the set; twice is fine."""
+        """Destroys the set. A second call does nothing."""
         handle, self._handle = self._handle, c_void_p()
         if handle:
             self.library.set_destroy(handle)
@@ -346,7 +361,7 @@ class GradientSet:
 def report_of(
     library: c.Library, function: Callable[..., int | None], handle: c_void_p
 ) -> dict[str, Any]:
-    """What the runtime or a set reports, read from its JSON."""
+    """The report of the runtime or of a set, parsed from its JSON."""
     texts: list[str] = []
     sink = c.TEXT_SINK_SIGNATURE(lambda _, text: texts.append(text.text()))
     library.check(function(handle, None, sink))

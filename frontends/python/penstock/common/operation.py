@@ -1,4 +1,4 @@
-"""Named operations of the C door, and tensors as it sees them, for frontends of any framework."""
+"""Named operations and tensors of the C interface, for frontends of any framework."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from penstock.common.devices import HOST, Place
 
 
 class TensorView:
-    """A contiguous tensor as the C side sees it. `owner` is whatever keeps the memory alive; `data`
-    may be moved."""
+    """A contiguous tensor for the C side. `owner` is the object that keeps the memory alive; `data`
+    may change."""
 
     __slots__ = ("struct", "reference", "shape", "owner")
 
@@ -45,13 +45,13 @@ class TensorView:
         self.owner = owner
 
     def point_at(self, data: int, owner: Any) -> None:
-        """Moves the view to other memory of the same shape and type."""
+        """Moves the view to other memory of equal shape and type."""
         self.struct.data = data or None
         self.owner = owner
 
 
 class Memory(NamedTuple):
-    """A contiguous tensor of an operation. `owner` is whatever keeps the memory alive."""
+    """A contiguous tensor of an operation. `owner` is the object that keeps the memory alive."""
 
     shape: Sequence[int]
     dtype: int
@@ -62,9 +62,9 @@ class Memory(NamedTuple):
 class Wish(NamedTuple):
     """A named operation to start.
 
-    output: where the result goes, which may be `input`; None: it is asked for later.
-    ranks: world ranks that take part, ascending; none: all.
-    splits: of an all-to-all, rows for each of them; none: equal parts.
+    output: the memory for the result, which may be `input`; None: `Operation.result` returns it.
+    ranks: world ranks that take part, ascending; none: all ranks.
+    splits: for an all-to-all, the number of rows for each rank; none: equal parts.
     """
 
     name: str
@@ -90,20 +90,20 @@ class Operation:
         self._handle = c_void_p(handle)
 
     def poll(self) -> bool:
-        """True when a wait would return at once."""
+        """True if a wait would return at once."""
         done = c_uint32()
         self.library.check(self.library.operation_poll(self._handle, byref(done)))
         return bool(done.value)
 
     def wait(self) -> None:
-        """Waits until the operation is done; raises what went wrong."""
+        """Waits until the operation is done. Raises its error if it failed."""
         self.library.check(self.library.operation_wait(self._handle))
 
     def result(self) -> tuple[int, int, list[int]]:
-        """After `wait`, without an output: address and bytes of the result, and the rows that came
-        from each rank.
+        """Returns the address and the size in bytes of the result, and the number of rows from each
+        rank. Call it after `wait`, for an operation without an output.
 
-        The memory belongs to the operation and ends with `release`.
+        The memory belongs to the operation; `release` frees it.
         """
         data, size, rows, n_rows = c_void_p(), c_uint64(), POINTER(c_uint64)(), c_uint64()
         self.library.check(
@@ -114,7 +114,7 @@ class Operation:
         return data.value or 0, size.value, [rows[i] for i in range(n_rows.value)]
 
     def release(self) -> None:
-        """Frees the operation, waiting for it if it is pending; twice is fine."""
+        """Frees the operation; waits first if it is pending. A second call does nothing."""
         handle, self._handle = self._handle, c_void_p()
         if handle:
             self.library.operation_release(handle)
@@ -122,8 +122,8 @@ class Operation:
 
 
 def submit(library: c.Library, runtime: c_void_p, wishes: Sequence[Wish]) -> list[Operation]:
-    """Starts operations, all or none, by one call of the C door: a call for each would let other
-    threads in between."""
+    """Starts all given operations or none, with one call of the C interface. With a call for each
+    operation, other threads could start operations in between."""
     arguments = _Arguments()
     declarations = b"".join([arguments.declare(wish) for wish in wishes])
     handles = (c_void_p * len(wishes))()
@@ -143,7 +143,7 @@ _DECLARATION = packer(c.OperationDeclaration)
 
 
 class _Arguments:
-    """What declarations borrow, alive until the runtime has copied it."""
+    """The memory that declarations borrow. It must live until the runtime has copied it."""
 
     def __init__(self) -> None:
         self._kept: list[Any] = []

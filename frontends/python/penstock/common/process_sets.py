@@ -1,8 +1,8 @@
-"""Process sets: the ranks that take part in a collective operation, as Horovod has them.
+"""Process sets, as in Horovod: the ranks that take part in a collective operation.
 
-Set 0 holds all ranks. Others are named at init, or added and removed between operations when
-dynamic sets are allowed. Every rank registers every set, in the same order, whether it is a member
-or not; that the ranks agree is checked.
+Set 0 holds all ranks. Other sets are named at init or, if dynamic sets are allowed, added and
+removed between operations. Every rank, member or not, must register every set, in one order on all
+ranks; the ranks check that they agree.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ NOT_REGISTERED = "Process set does not exist or has not been registered."
 
 
 class ProcessSet:
-    """Some of the ranks. Pass it to ``init(process_sets=[...])`` or ``add_process_set()``, and then
-    as `process_set` to any collective operation."""
+    """A subset of the ranks. Pass it to ``init(process_sets=[...])`` or ``add_process_set()``, and
+    then as `process_set` to any collective operation."""
 
     process_set_id: int | None = None
     ranks: list[int] | None = None  # ascending world ranks
     mpi_comm = None
 
     def __init__(self, ranks_or_comm: Iterable[int]) -> None:
-        """ranks_or_comm: world ranks in any order. Horovod's communicators of mpi4py are not
-        offered."""
+        """ranks_or_comm: world ranks in any order. Communicators of mpi4py, which Horovod accepts,
+        are not offered."""
         if isinstance(ranks_or_comm, (str, bytes)) or not isinstance(ranks_or_comm, Iterable):
             raise ValueError(
                 "ProcessSet should be initialized with a list of process ranks, got "
@@ -39,14 +39,14 @@ class ProcessSet:
         self.ranks = sorted(_rank_number(rank) for rank in ranks_or_comm)
 
     def included(self) -> bool | None:
-        """Whether this process is a member; None while the set is not registered."""
+        """True if this process is a member; None while the set is not registered."""
         if self.process_set_id is None:
             return None
         return table().runtime.topology.rank in self._members()
 
     def rank(self) -> int | None:
-        """This process's number among the members; None while the set is not registered. ValueError
-        on a process that is no member."""
+        """The number of this process among the members; None while the set is not registered.
+        ValueError on a process that is no member."""
         if self.process_set_id is None:
             return None
         mine = table().runtime.topology.rank
@@ -55,7 +55,7 @@ class ProcessSet:
         return self._members().index(mine)
 
     def size(self) -> int | None:
-        """How many members there are; None while the set is not registered."""
+        """The number of members; None while the set is not registered."""
         if self.process_set_id is None:
             return None
         table()
@@ -96,7 +96,7 @@ class ProcessSetTable:
         global_process_set.ranks = list(range(runtime.topology.size))
 
     def fault_of(self, process_sets: Sequence[Any]) -> str:
-        """Why the sets cannot all be registered, or nothing."""
+        """The reason why the sets cannot all be registered; empty if they can."""
         taken = {tuple(one._members()): one for one in self.sets.values()}
         size = self.runtime.topology.size
         for one in process_sets:
@@ -113,15 +113,15 @@ class ProcessSetTable:
         return ""
 
     def register(self, process_sets: Iterable[ProcessSet]) -> None:
-        """Gives the sets their ids. The ranks have agreed on them."""
+        """Gives the sets their ids. The ranks must have agreed on the sets before."""
         for one in process_sets:
             one.process_set_id = self._next_id
             self.sets[self._next_id] = one
             self._next_id += 1
 
     def agree(self, action: str, ranks: Sequence[int] | None, fault: str) -> None:
-        """Collective: every rank does the same. ValueError for this rank's own fault,
-        HorovodInternalError on every rank when they differ."""
+        """Checks that every rank makes an equal change. Collective. ValueError for this rank's own
+        fault; HorovodInternalError on every rank if the changes differ."""
         name = f"penstock.process_sets.{self._n_changes}"
         self._n_changes += 1
         mine = json.dumps([action, ranks, bool(fault)])
@@ -140,7 +140,7 @@ class ProcessSetTable:
                 )
 
     def close(self) -> None:
-        """The runtime is gone: all sets but the global one are unregistered."""
+        """Unregisters all sets except the global set, because the runtime is closed."""
         for number, one in self.sets.items():
             if number != 0:
                 one.process_set_id = None
@@ -150,7 +150,7 @@ _table: ProcessSetTable | None = None
 
 
 def open_table(opened: ProcessSetTable | None) -> None:
-    """Puts the table of a runtime in force; None when the runtime is closed."""
+    """Puts the table of a runtime in force. None: the runtime is closed."""
     global _table
     if _table is not None:
         _table.close()
@@ -165,7 +165,7 @@ def table() -> ProcessSetTable:
 
 
 def dynamic_by_environment() -> bool:
-    """True when HOROVOD_DYNAMIC_PROCESS_SETS asks for sets that may change after init."""
+    """True if HOROVOD_DYNAMIC_PROCESS_SETS allows sets to change after init."""
     text = os.environ.get("HOROVOD_DYNAMIC_PROCESS_SETS", "").strip()
     try:
         return int(text or "0") > 0
@@ -188,8 +188,8 @@ def _dynamic_table(change: str) -> ProcessSetTable:
 def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     """Registers a set and returns it. Collective over all ranks, members or not.
 
-    ValueError when a set of the same ranks exists, for ranks that do not exist, and unless dynamic
-    sets are allowed.
+    ValueError if a set of these ranks exists, if a rank does not exist, or if dynamic sets are not
+    allowed.
     """
     found = _dynamic_table("adding")
     added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
@@ -199,10 +199,10 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Unregisters a set; True when that was done, False for the global set and for one that is not
-    registered. Collective over all ranks. Operations under way end as they would.
+    """Unregisters a set. True if the set was unregistered; False for the global set and for a set
+    that is not registered. Collective over all ranks. Operations under way complete normally.
 
-    ValueError unless dynamic sets are allowed.
+    ValueError if dynamic sets are not allowed.
     """
     if not isinstance(process_set, ProcessSet):
         raise ValueError(f"expected an hvd.ProcessSet, got {process_set!r}")
@@ -217,8 +217,8 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
 
 def members_of(process_set: ProcessSet | None) -> tuple[int, ...]:
-    """The world ranks of an operation over `process_set`, as the C door takes them: empty for all
-    ranks. ValueError for a set that is not registered or that this process is not in."""
+    """The world ranks of an operation over `process_set`, in the form of the C interface: empty for
+    all ranks. ValueError if the set is not registered or does not contain this process."""
     if process_set is None or process_set is global_process_set:
         return ()
     if not isinstance(process_set, ProcessSet):

@@ -1,8 +1,8 @@
-"""The handle of the runtime, for frontends of any framework: see gradient_set for its sets, operation
-for its operations.
+"""The handle of the runtime, for frontends of any framework. Module gradient_set has the sets of a
+runtime, module operation its operations.
 
-These classes own the C handles and the Python memory the C side borrows. A frontend gives tensors
-as `TensorView`.
+These classes own the C handles and the Python memory that the C side borrows. A frontend passes
+tensors as `TensorView`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from penstock.common.gradient_set import GradientSet, GradientSpec, report_of
 from penstock.common.operation import Memory, Operation, Wish, submit
 
 
-# What nobody asks for by the way, as for words of its own or first parameters.
+# Patterns that show that a run averages data. Other patterns also carry a frontend's own texts and
+# first parameters.
 _USES = frozenset((c.ALL_REDUCE, c.REDUCE_SCATTER, c.ALL_TO_ALL))
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Who this process is among the others."""
+    """The numbers of this process among all ranks, on its host, and across hosts."""
 
     rank: int
     size: int
@@ -37,29 +38,31 @@ class Topology:
 
 
 class BorrowedTransport(Protocol):
-    """A transport of the frontend's own: addresses of its penstock_collective and its instance."""
+    """A transport that the frontend owns: the addresses of its penstock_collective and of its
+    instance."""
 
     collective: int
     instance: int
 
     def close(self) -> None:
-        """The run has ended, or did not begin."""
+        """Closes the transport. Called when the run has ended or could not begin."""
 
 
 class Introduction(Protocol):
-    """Who this process is by the word of somebody whose ranks have met already."""
+    """The number of this process according to a framework whose ranks already had a rendezvous."""
 
-    by: str  # who says so, for messages
+    by: str  # the name of the framework, for messages
     rank: int
     size: int
 
     def gather(self, text: str, timeout_s: float, warning_s: float) -> list[str]:
-        """The texts of all ranks in their order; collective. TimeoutError with the names of the
-        ranks that have not come in `timeout_s`; a warning with them every `warning_s`, 0: never."""
+        """The texts of all ranks, in the order of ranks. Collective. TimeoutError names the ranks
+        that are missing after `timeout_s` seconds. A warning names the missing ranks every
+        `warning_s` seconds; 0: never."""
 
 
 def _gather_for(introduction: Introduction) -> Any:
-    """Its `gather` as a penstock_text_gather, to be kept while the core may call it."""
+    """The introduction's `gather` as a penstock_text_gather. Keep it while the core may call it."""
 
     def gather(
         _: int, text: c.Str, timeout_us: int, warning_us: int, sink_context: int, sink: Any
@@ -78,8 +81,8 @@ def _gather_for(introduction: Introduction) -> Any:
 class Runtime:
     """An opened runtime. Calls may come from any thread. `close` ends it.
 
-    borrowed: what ``collective = "borrowed"`` stands for; closed with the runtime.
-    introduction: who this process is, where the frontend knows it."""
+    borrowed: the transport that ``collective = "borrowed"`` selects; closed with the runtime.
+    introduction: the number of this process, if the frontend knows it."""
 
     def __init__(
         self,
@@ -93,12 +96,12 @@ class Runtime:
         self._handle = c_void_p()
         self._borrowed = borrowed
         self._sets: list[GradientSet] = []
-        self._says_first = False  # what its first set does
-        self._is_used = False  # for gradients or sums
-        # Counted per group of ranks, for ranks take part in different ones.
+        self._says_first = False  # the first set was made, so the line about it was printed
+        self._is_used = False  # gradients or sums were exchanged
+        # Counted per group of ranks, because ranks take part in different groups.
         self._n_sets: dict[tuple[int, ...], int] = {}
         self._lock = threading.Lock()
-        # Named, so that the structures outlive the call that borrows them.
+        # The variables keep the structures alive during the call that borrows them.
         gather = _gather_for(introduction) if introduction else None
         introduced = introduction and c.Introduction(
             by=c.Str.of(introduction.by),
@@ -132,7 +135,7 @@ class Runtime:
         )
 
     def report(self) -> dict[str, Any]:
-        """Configuration in force, plugins, plans and counters."""
+        """Returns the configuration in force, the plugins, the plans and the counters."""
         return report_of(self.library, self.library.runtime_report, self._handle)
 
     def timeline(self, path: str) -> None:
@@ -147,8 +150,8 @@ class Runtime:
         scheme: str = "",
         ranks: tuple[int, ...] = (),
     ) -> GradientSet:
-        """Makes a set over `ranks` (ascending; none: all); collective over them. The n-th set of
-        these ranks gets the name KIND.n, with the ranks when they are not all."""
+        """Makes a set over `ranks` (ascending; none: all ranks). Collective over these ranks. Their
+        n-th set gets the name KIND.n, followed by the ranks if they are not all."""
         with self._lock:
             number = self._n_sets.get(ranks, 0)
             self._n_sets[ranks] = number + 1
@@ -157,8 +160,8 @@ class Runtime:
             name += " of ranks " + ",".join(str(rank) for rank in ranks)
         made = GradientSet(self.library, self._handle, name, gradients, flags, scheme, ranks)
         with self._lock:
-            # Held until close: destroying a set when the garbage collector likes would differ
-            # between ranks.
+            # Held until close, because the garbage collector would destroy a set at different
+            # moments on different ranks.
             self._sets.append(made)
             is_first, self._is_used = not self._says_first, True
             self._says_first = True
@@ -167,7 +170,7 @@ class Runtime:
         return made
 
     def counters(self) -> dict[str, int]:
-        """The counters of all live sets, added up."""
+        """Returns the sums of the counters over all live sets."""
         totals = {name: 0 for name in c.COUNTER_NAMES}
         with self._lock:
             sets = list(self._sets)
@@ -177,12 +180,12 @@ class Runtime:
         return totals
 
     def submit(self, wishes: Sequence[Wish]) -> list[Operation]:
-        """Starts named operations, all or none."""
+        """Starts all given named operations, or none if one is refused."""
         self._is_used = self._is_used or any(wish.pattern in _USES for wish in wishes)
         return submit(self.library, self._handle, wishes)
 
     def gather_text(self, name: str, text: str) -> list[str]:
-        """The texts of all ranks, in the order of ranks; collective."""
+        """Returns the texts of all ranks, in the order of ranks. Collective."""
         data = text.encode("utf-8")
         memory = ctypes.create_string_buffer(data, max(1, len(data)))
         sent = Memory((len(data),), c.UINT8, ctypes.addressof(memory), memory)
@@ -200,21 +203,22 @@ class Runtime:
         return texts
 
     def say_if_unused(self) -> None:
-        """Before `close`, of a run that has ended well: rank 0 says that it has averaged nothing."""
+        """Prints a warning on rank 0 if the run has averaged nothing. Call it before `close`, for a
+        run that has ended well."""
         if self._is_used or self.topology.rank != 0 or self.topology.size == 1:
             return
         if self.report()["log_level"] != "error":
             first_line.say(first_line.of_nothing(self.topology.size))
 
     def join(self, patience_us: int) -> int | None:
-        """This rank's data is at an end: the rank that joined last, or None where not all have
-        joined within the time; then call it again."""
+        """Declares that this rank has no more data. Returns the rank that joined last, or None if
+        not all ranks have joined within `patience_us` microseconds; then call it again."""
         last = c_uint32()
         self.library.check(self.library.join(self._handle, patience_us, byref(last)))
         return None if last.value == c.NO_RANK else last.value
 
     def abort(self, reason: str) -> None:
-        """Ends every wait of this rank and of the others in an error that carries `reason`."""
+        """Ends every wait of all ranks with an error that carries `reason`."""
         self.library.abort(self._handle, c.Str.of(reason))
 
     def destroy_set(self, gradients: GradientSet) -> None:
@@ -225,7 +229,7 @@ class Runtime:
         gradients.destroy()
 
     def close(self) -> None:
-        """Destroys what sets are left and ends the runtime. Operations must have been released."""
+        """Destroys the remaining sets and ends the runtime. Operations must have been released."""
         with self._lock:
             sets, self._sets = self._sets, []
         for gradients in sets:

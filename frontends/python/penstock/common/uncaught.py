@@ -1,5 +1,5 @@
-"""A script that ends in an exception: one rank's own is printed whole, and the others, which end
-because of it, say so in one line."""
+"""Messages for a script that ends in an exception: the rank that raised it prints it in full, and
+the other ranks, which end because of it, print one line."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from types import TracebackType
 from penstock.common.exceptions import HorovodInternalError
 
 _ENDED_ELSEWHERE = re.compile(r"\brank (\d+) ended with ")
-# A launcher blames who ends first: so long the others stay. Less than the grace of `penstock run`.
+# Other ranks stay this long, because a launcher blames the rank that ends first. The time is
+# shorter than the grace of `penstock run`.
 _STAY_S = 1.0
 
 
 def reason(rank: int, uncaught: BaseException) -> str:
-    """What the other ranks hear of a rank whose script has ended in this exception."""
+    """The reason that the other ranks receive when a rank's script has ended in this exception."""
     words = str(uncaught)
     return f"rank {rank} ended with {type(uncaught).__name__}{': ' if words else ''}{words}"
 
 
 def install_hook(rank: int) -> None:
-    """From now to the end of the process, for an exception may come after the runtime's end. Does
-    nothing the second time.
+    """Installs the hook for uncaught exceptions until the process ends, because an exception may
+    come after the runtime's end. A second call does nothing.
 
-    rank: of this process."""
+    rank: the rank of this process."""
     if not isinstance(sys.excepthook, _Hook):
         sys.excepthook = _Hook(rank)
 
 
 class _Hook:
-    """Prints in one line what another rank's end has brought here, with no traceback of where this
-    rank stood then, which would hide the one that counts; ``PENSTOCK_LOG_LEVEL=debug`` brings it
-    back. All else goes to the hook that was there before."""
+    """Prints one line for an error that another rank's end has caused. It omits the traceback of
+    this rank, which would hide the important one; ``PENSTOCK_LOG_LEVEL=debug`` shows it. All other
+    errors go to the hook that was installed before."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
@@ -47,7 +48,7 @@ class _Hook:
         traceback: TracebackType | None,
     ) -> None:
         elsewhere = _ENDED_ELSEWHERE.search(str(error))
-        # Out of a hook of DDP torch makes it a RuntimeError with its name and words, and more.
+        # If a DDP hook raises it, torch makes a RuntimeError that contains its name and message.
         is_ours = isinstance(error, HorovodInternalError) or (
             isinstance(error, RuntimeError) and HorovodInternalError.__name__ in str(error)
         )

@@ -1,5 +1,5 @@
-"""What scripts and tests import from Horovod's common/util: what the library was built with, and
-small helpers."""
+"""The functions of Horovod's common/util that scripts and tests import: questions about the build
+of the library, and small helpers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock._library import find_library
 
 
 def _plugin_directories() -> list[Path]:
-    """Where the library looks for plugins when no configuration says more."""
+    """The folders in which the library looks for plugins if the configuration names none."""
     named = os.environ.get("PENSTOCK_PLUGIN_DIRECTORY", "").split(":")
     beside = find_library().parent
     own = [beside / "penstock" / "plugins", beside.parent / "lib" / "penstock" / "plugins"]
@@ -23,7 +23,7 @@ def _plugin_directories() -> list[Path]:
 
 
 def mpi_built(verbose: bool = False) -> bool:
-    """True when the transport over MPI is there."""
+    """True if the transport over MPI is installed."""
     del verbose  # Horovod's: prints why an extension cannot be loaded; there is none here
     return any((one / "collective-mpi.so").is_file() for one in _plugin_directories())
 
@@ -40,7 +40,8 @@ def gloo_enabled() -> bool:
 
 
 def nccl_built(verbose: bool = False) -> int:
-    """Horovod's version code of NCCL; 0, for there is no transport over NCCL."""
+    """Horovod's version code of NCCL. Returns 0, because Horovod's operations here do not use
+    NCCL."""
     del verbose
     return 0
 
@@ -58,7 +59,7 @@ def ccl_built(verbose: bool = False) -> bool:
 
 
 def cuda_built(verbose: bool = False) -> bool:
-    """False: operations copy tensors of CUDA through host memory, as Horovod without CUDA does."""
+    """False: operations copy CUDA tensors through host memory, as Horovod without CUDA does."""
     del verbose
     return False
 
@@ -70,20 +71,20 @@ def rocm_built(verbose: bool = False) -> bool:
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """True when the frontend for a framework can be imported: for "torch", where torch is
-    installed."""
+    """True if the frontend for a framework can be imported: for "torch" if torch is installed, else
+    False."""
     del verbose
     return ext_base_name == "torch" and importlib.util.find_spec("torch") is not None
 
 
 def is_iterable(value: Any) -> bool:
-    """True when `value` can be looped over."""
+    """True if `value` can be iterated over."""
     return isinstance(value, Iterable)
 
 
 @contextmanager
 def env(**values: str | None) -> Iterator[None]:
-    """Sets environment variables for a block; None takes one out. What was there comes back."""
+    """Sets environment variables for a block; None removes a variable. Restores them at the end."""
     before = {name: os.environ.get(name) for name in values}
     try:
         _set_environment(values)
@@ -101,5 +102,5 @@ def _set_environment(values: dict[str, str | None]) -> None:
 
 
 def _cache(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Remembers what `function` returned per arguments."""
+    """Returns `function` with a cache of its results, by arguments."""
     return functools.lru_cache(maxsize=None)(function)

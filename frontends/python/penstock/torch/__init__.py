@@ -86,7 +86,7 @@ from penstock.torch.state import load_state_dict, state_dict
 from penstock.torch.sync_batch_norm import SyncBatchNorm
 from penstock.torch.world import counters, report
 
-# Fails here, with what to do, rather than in the middle of a script.
+# Load the library now, so that an error comes here and not in the middle of a script.
 _library()
 _fill_in()
 
@@ -110,5 +110,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """What there is for users, without the modules that it comes from."""
+    """The public names, without the modules that define them."""
     return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

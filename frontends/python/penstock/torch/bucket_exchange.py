@@ -1,13 +1,14 @@
-"""The buckets of one DistributedDataParallel object between backward and update: handed to a set of
-the core as DDP fills them, and given back by futures.
+"""The exchange of one DistributedDataParallel object's buckets between backward and update. DDP
+hands a bucket in when it is full; a future returns the result.
 
-The set is made when the first backward has shown all buckets, so in that step nothing leaves before
-backward is over. When DDP puts its buckets together anew, the set follows at the next step:
-gradients go to the core one by one, by parameter, and may come in any buckets meanwhile.
+The set is made when the first backward has shown all buckets, so in that step nothing is sent
+before backward is over. If DDP rebuilds its buckets, the set learns the new buckets at the next
+step. Until then each gradient goes to the core by its parameter, in whichever bucket it comes.
 
-On the CPU the core tells when a result is there. On devices it would tell that only when its copy
-has ended there, and nobody need wait for that: the streams do, once the last bucket is handed in.
-Threads: `hand_in` is called by autograd, `arrived` by the core; all else by the user's thread,
+On the CPU the core notifies this class when a result is there. On devices that notice would come
+only after the copy to the device has ended. Instead, once the last bucket is handed in, the streams
+wait and the host does not.
+Threads: autograd calls `hand_in`, the core calls `arrived`. The user's thread makes all other calls
 while no backward is under way.
 """
 
@@ -51,33 +52,34 @@ class BucketExchange:
         self._outcome = StepOutcome(self._before_step)
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()  # that stepped
         self._scheme = scheme
-        self._opened = False  # the runtime, with this scheme
-        self._ranks: tuple[int, ...] = ()  # of the set; none for all
+        self._opened = False  # this object has opened the runtime with its scheme
+        self._ranks: tuple[int, ...] = ()  # ranks of the set; empty: all
         self._named = named
-        self._stands_in = False  # in the step under way
+        self._stands_in = False  # in this step DDP's join() stands in for this rank
         self._process_group = process_group
-        self._held: list[Bucket] = []  # of the first backward
-        self._saved: dict[str, torch.Tensor] = {}  # loaded before there was a set
-        self._shards: list[dict[str, torch.Tensor]] = []  # of every rank, likewise
-        self.loaded = ""  # what became of them
+        self._held: list[Bucket] = []  # buckets of the first backward
+        self._saved: dict[str, torch.Tensor] = {}  # state loaded before there was a set
+        self._shards: list[dict[str, torch.Tensor]] = []  # states of all ranks, loaded before it
+        self.loaded = ""  # the lines about the loaded states of all ranks
         self._parameters: list[torch.Tensor] = []  # by number in the set
-        self.indices: dict[int, int] = {}  # the same by id
+        self.indices: dict[int, int] = {}  # number in the set, by id of the parameter
         self._views: list[TensorView] = []
-        self._dtypes: list[torch.dtype] = []  # of gradients, as the core was told
+        self._dtypes: list[torch.dtype] = []  # element types declared to the core
         self._given: list[int] = []  # the buckets that the core knows, by number of the gradient
-        self._seen: list[int] = []  # those of the last backward
-        self._order: list[int] = []  # in which it handed them in
-        self._given_order: list[int] = []  # when the core heard of its buckets
+        self._seen: list[int] = []  # the buckets of the last backward, by number of the gradient
+        self._order: list[int] = []  # the order in which backward handed gradients in
+        self._given_order: list[int] = []  # the order when the core received its buckets
         self._where: list[int] = []  # the addresses of the gradients in their buckets
         self._lock = threading.Lock()
         self._awaited: dict[int, Bucket] = {}  # by number of the gradient
-        # On devices: handed in, not waited for by a stream.
+        # For devices: buckets that were handed in and that no stream waits for yet.
         self._staged: list[tuple[Bucket, list[int]]] = []
 
     # ---- backward ----
 
     def hand_in(self, given: dist.GradBucket) -> torch.futures.Future:
-        """A bucket is complete on this rank; the future gets the mean in its own memory."""
+        """Hands in a bucket that is complete on this rank. The future gives the mean in the
+        bucket's own memory."""
         bucket = Bucket(given)
         if bucket.place != HOST:
             devices.refuse_capture()
@@ -85,7 +87,7 @@ class BucketExchange:
             self._held.clear()
             if self.set is not None:
                 self._begin()
-            # Outside of a backward DDP's join() stands in for a rank that has no more data.
+            # Outside of a backward, DDP's join() stands in for a rank that has no more data.
             self._stands_in = torch._C._current_graph_task_id() == -1
         if bucket.buffer.is_sparse:
             self._opened = open_with(self._scheme) or self._opened
@@ -135,8 +137,8 @@ class BucketExchange:
             self.set.ready(number, self._views[number], bucket.stream)
 
     def _await_ddp(self) -> None:
-        """Notes, when DDP has given all results out, which gradients hold theirs: that of a
-        parameter that no rank has used stays as it was (find_unused_parameters)."""
+        """Notes which gradients hold their results, when DDP has distributed all results. The
+        gradient of a parameter that no rank has used stays unchanged (find_unused_parameters)."""
         before = [_mark(parameter.grad) for parameter in self._parameters]
         this = weakref.ref(self)
 
@@ -145,7 +147,7 @@ class BucketExchange:
             if exchange is not None:
                 exchange._given_out(before)
 
-        # DDP's own callback, which does it, comes behind the first of these.
+        # DDP's own callback distributes the results. It runs between these two callbacks.
         _when_backward_ends(lambda: _when_backward_ends(given_out))
 
     def _given_out(self, before: Sequence[tuple[int, int]]) -> None:
@@ -154,7 +156,7 @@ class BucketExchange:
             for number, parameter in enumerate(self._parameters)
             if parameter.grad is not None
             and _mark(parameter.grad) == before[number]
-            and parameter.grad.data_ptr() != self._where[number]  # a view of its bucket
+            and parameter.grad.data_ptr() != self._where[number]  # not a view of its bucket
         )
 
     def _number_of(self, parameter: torch.Tensor) -> int:
@@ -168,7 +170,8 @@ class BucketExchange:
         return number
 
     def _check_dtype(self, bucket: Bucket, numbers: Sequence[int]) -> None:
-        # A bucket has one type, which need not be that of its parameters: torch's wrappers cast it.
+        # A bucket has one element type. It may differ from the parameters' type, because torch's
+        # wrappers cast the bucket.
         for number, parameter in zip(numbers, bucket.parameters):
             if bucket.buffer.dtype != self._dtypes[number]:
                 raise ValueError(
@@ -188,12 +191,13 @@ class BucketExchange:
             )
 
     def arrived(self, numbers: Sequence[int], error: Exception | None) -> None:
-        """The core: results of these gradients are there, or will not come."""
+        """Called by the core: the results of these gradients are there or, with an `error`, will
+        not come."""
         ended = []
         with self._lock:
             for number in numbers:
                 bucket = self._awaited.pop(number, None)
-                if bucket is None or bucket.left == 0:  # one of its gradients has failed before
+                if bucket is None or bucket.left == 0:  # a gradient of the bucket failed before
                     continue
                 bucket.left = bucket.left - 1 if error is None else 0
                 if bucket.left == 0:
@@ -202,15 +206,15 @@ class BucketExchange:
             bucket.finish(error if error is not None else bucket.buffer)
 
     def _let_streams_wait(self) -> None:
-        """On devices, when all buckets are handed in: gives their results to DDP, which may still
-        be on their way to the device. Returns when the exchange is over."""
+        """For devices, when all buckets are handed in: gives DDP the results, which may still be on
+        their way to the device. Returns when the exchange is over."""
         staged, self._staged = self._staged, []
         for bucket, numbers in staged:
             result: torch.Tensor | Exception = bucket.buffer
             try:
                 for number in numbers:
                     self._let_stream_wait(number, bucket)
-            except Exception as error:  # noqa: BLE001 - it comes out of backward() by the future
+            except Exception as error:  # noqa: BLE001 - backward() raises it from the future
                 result = error
             bucket.finish(result)
 
@@ -219,15 +223,15 @@ class BucketExchange:
         if bucket.place == HOST:
             self.set.wait(number)
             return
-        # The future takes note of the current stream when it is set.
+        # The future records the current stream when it is set.
         self.set.wait_stream(number, devices.current_stream(bucket.buffer))
-        # DDP lets go of its buffers when it makes others, on whatever stream.
+        # DDP frees its buffers when it makes new ones, on any stream.
         devices.used_by_current_stream(bucket.buffer)
 
     # ---- the set ----
 
     def _make_set(self, held: Sequence[Bucket]) -> None:
-        """Collective over the ranks of the process group."""
+        """Makes the set. Collective over the ranks of the process group."""
         self._opened = open_with(self._scheme) or self._opened
         ranks = check_world(self._process_group)
         numbering = numbered(held, self._named)
@@ -258,7 +262,7 @@ class BucketExchange:
             "" if self._opened else scheme_text(self._scheme),
             ranks,
         )
-        this = weakref.ref(self)  # the core holds what it calls until the runtime ends
+        this = weakref.ref(self)  # the core holds the callback until the runtime ends
 
         def tell(numbers: list[int], error: Exception | None) -> None:
             exchange = this()
@@ -278,14 +282,14 @@ class BucketExchange:
 
     @property
     def open(self) -> bool:
-        """Gradients of a step were handed in, and its end is not told."""
+        """True if gradients of a step were handed in and the core has not received its end."""
         return self._outcome.is_open
 
     def end(self, outcome: int = c.STEP_AS_SEEN) -> None:
         """Ends the step under way, if there is one."""
         self._wait()
         if self._stands_in and outcome == c.STEP_AS_SEEN:
-            outcome = c.STEP_APPLIED  # as by the ranks that it stands in for
+            outcome = c.STEP_APPLIED  # the ranks with data end it as applied
         self._outcome.end(outcome)
 
     def _wait(self) -> None:
@@ -294,15 +298,15 @@ class BucketExchange:
             self._staged.clear()
 
     def let_go(self) -> None:
-        """Zeroes what memories keep; a step that is not used yet is forgotten."""
+        """Zeroes the values that memories keep. A step that is not used yet is forgotten."""
         if self.set is not None:
             self._wait()
             self._outcome.discard()
             self.set.let_go()
 
     def save(self) -> dict[str, torch.Tensor]:
-        """What compression keeps on this rank, with the buckets that it knows. Of a step that no
-        optimizer has used yet nothing is in it, and the step goes on."""
+        """Returns the state of compression on this rank, with the buckets that the core knows. The
+        state contains nothing of a step that no optimizer has used yet; that step goes on."""
         if self._shards:
             raise ValueError(
                 "the states of all ranks were loaded, and the first backward makes this rank's "
@@ -315,7 +319,7 @@ class BucketExchange:
         return {KEY: tensor_of(self.set.save()), BUCKETS_KEY: torch.tensor(self._given)}
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Restores what `save` gave, now or when there is a set."""
+        """Restores a state that `save` returned, now or when the set is made."""
         if self.set is None:
             self._saved, self._shards = dict(saved), []
         elif saved:
@@ -326,8 +330,9 @@ class BucketExchange:
             self.set.load(bytes_of(saved.get(KEY), KEY))
 
     def load_shards(self, states: Sequence[dict[str, Any]]) -> str:
-        """Restores what `save` gave on every rank, perhaps of another number, now or when there is
-        a set; collective. Returns what became of each kind of state, a line for each."""
+        """Restores the states that `save` returned on all ranks of a run, now or when the set is
+        made. That run may have had another number of ranks. Collective. Returns a line for each
+        kind of state with its treatment."""
         shards = [bytes_of(state.get(KEY), KEY) for state in states]
         if self.set is None:
             self._saved, self._shards = {}, [dict(state) for state in states]
@@ -342,12 +347,12 @@ class BucketExchange:
 
     @staticmethod
     def _are_of_this_world(states: Sequence[dict[str, Any]], ranks: tuple[int, ...]) -> bool:
-        """Then the plan is the saved one, which goes by the saved buckets; another number of ranks
-        makes a plan anew, by the buckets that there are."""
+        """True if there is a state for each rank of this run. The saved plan and the saved buckets
+        then stay in force. Otherwise a new plan is made from the present buckets."""
         return len(states) == (len(ranks) or world.size())
 
     def close(self) -> None:
-        """Ends the set; collective."""
+        """Destroys the set. Collective."""
         self._outcome.unfollow()
         if self.set is not None and self.set.alive:
             world.current().destroy_set(self.set)
@@ -355,7 +360,8 @@ class BucketExchange:
     # ---- optimizers ----
 
     def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """HorovodInternalError where it has a momentum that a memory of the set has, too."""
+        """Called before an optimizer's step. HorovodInternalError if both the optimizer and a
+        memory of the set have a momentum."""
         assert self.set is not None
         if optimizer not in self._optimizers:
             self._optimizers.add(optimizer)
@@ -370,7 +376,7 @@ def _mark(gradient: torch.Tensor | None) -> tuple[int, int]:
 
 def _when_backward_ends(call: Callable[[], None]) -> None:
     if torch._C._current_graph_task_id() == -1:
-        call()  # no DDP but somebody who calls the hook by hand
+        call()  # the program calls the hook itself, without DDP
     else:
         torch.autograd.Variable._execution_engine.queue_callback(call)
 

@@ -1,4 +1,4 @@
-"""DDP's buckets as the core sees them: the gradients in them, and where they lie in memory."""
+"""DDP's buckets as gradients of the core: their names, shapes and places in memory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from penstock.torch.tensors import DTYPES, usable
 
 
 class Bucket:
-    """A bucket on its way to the other ranks and back.
+    """A bucket during its exchange.
 
-    Its gradients lie in one buffer, in which the core works, on a device too; in a copy of it where
-    the core does not take it there.
+    Its gradients lie in one buffer. The core works in that buffer, also on a device, or in a copy
+    in host memory if it does not accept the buffer in place.
     """
 
     def __init__(self, given: dist.GradBucket) -> None:
@@ -28,19 +28,19 @@ class Bucket:
         self.is_last = given.is_last()
         self.buffer = given.buffer()
         self.parameters = given.parameters()
-        self.left = len(self.parameters)  # results that have not arrived
+        self.left = len(self.parameters)  # number of results that have not arrived
         self.place = HOST if self.buffer.is_sparse else devices.place_of(self.buffer)
-        # On which the gradients are complete, also where they are handed in later.
+        # The stream on which the gradients are complete, also if they are handed in later.
         self.stream = None if self.place == HOST else devices.current_stream(self.buffer)
         self._over = devices.future_of(self.buffer)
         self._error: Exception | None = None
-        # In DDP's own code only a callback that raises makes a future fail.
+        # For DDP a future fails only if its callback raises.
         self.future: torch.futures.Future = self._over.then(self._result)
         self.gradients = [] if self.buffer.is_sparse else parts_of(self.buffer, self.parameters)
         self._host: torch.Tensor | None = None
 
     def addresses(self) -> list[int]:
-        """Where the core finds each gradient."""
+        """The address of each gradient for the core."""
         if self.place == HOST and not usable(self.buffer):
             self._host = torch.empty_like(self.buffer, device="cpu")
             self._host.copy_(self.buffer)
@@ -49,7 +49,7 @@ class Bucket:
         return [gradient.data_ptr() + offset for gradient in self.gradients]
 
     def finish(self, result: torch.Tensor | Exception) -> None:
-        """Gives DDP the result, or why there is none."""
+        """Gives DDP the result, or the reason why there is none."""
         if isinstance(result, Exception):
             self._error = result
         else:
@@ -65,8 +65,8 @@ class Bucket:
 
 
 def parts_of(buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The gradients in a bucket's buffer, flat, one behind the other. A complex number is two
-    floats there, of which GradBucket.gradients() knows one."""
+    """The gradients in a bucket's buffer, flat, in their order in memory. A complex number is two
+    floats there, although GradBucket.gradients() counts it as one element."""
     sizes = [parameter.numel() * (2 if parameter.is_complex() else 1) for parameter in parameters]
     if buffer.dtype not in DTYPES or not buffer.dtype.is_floating_point:
         raise ValueError(
@@ -84,7 +84,7 @@ def parts_of(buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> list[t
 
 @dataclass(frozen=True)
 class Numbered:
-    """A gradient of the set that is to be made."""
+    """A gradient of the set that will be made."""
 
     name: str
     parameter: torch.Tensor
@@ -94,14 +94,14 @@ class Numbered:
 
 
 def numbered(buckets: Sequence[Bucket], named: Named | None) -> list[Numbered]:
-    """The gradients of all buckets in the order of the model's forward, as far as it is known, with
-    names that are the same on every rank and in every run of the model.
+    """The gradients of all buckets, as far as possible in the order of the model's forward, with
+    names that are equal on every rank and in every run of the model.
 
-    named: the model's; without them they are called parameter.N.
+    named: the model's named parameters; without them the names are parameter.N.
     """
     found = [
         (parameter, gradient, bucket.place, bucket.number)
-        for bucket in reversed(buckets)  # DDP fills first what backward reaches first
+        for bucket in reversed(buckets)  # DDP fills buckets in the order of backward
         for parameter, gradient in zip(bucket.parameters, bucket.gradients)
     ]
     if named is None:
@@ -119,9 +119,9 @@ def numbered(buckets: Sequence[Bucket], named: Named | None) -> list[Numbered]:
 
 
 def memory_shape(parameter: torch.Tensor) -> tuple[int, ...]:
-    """The extents of its gradient in the order in which they lie in memory: DDP lays a gradient out
-    like the parameter (channels last), whatever the bucket's own views say. In floats: complex
-    numbers have two each, which are neighbours."""
+    """The extents of the parameter's gradient in memory order, in floats; a complex number is two
+    neighbouring floats. DDP lays a gradient out like its parameter (channels last), which the
+    bucket's own views do not show."""
     shape = tuple(parameter.shape)
     if not parameter.is_contiguous():
         order = sorted(range(parameter.dim()), key=lambda d: -parameter.stride(d))
@@ -132,8 +132,8 @@ def memory_shape(parameter: torch.Tensor) -> tuple[int, ...]:
 
 
 def mean_of_sparse(bucket: Bucket, process_group: dist.ProcessGroup | None) -> torch.Tensor:
-    """The mean of a sparse parameter's gradients, which go past the scheme: every rank gathers the
-    rows of all. Waits."""
+    """The mean of a sparse parameter's gradients. The scheme does not apply to them: every rank
+    gathers the rows of all ranks. Waits for the result."""
     if process_group is not None:
         raise ValueError(
             "a sparse gradient is averaged over all ranks only: PenstockState(process_group=...) "
@@ -145,8 +145,8 @@ def mean_of_sparse(bucket: Bucket, process_group: dist.ProcessGroup | None) -> t
 
 
 def check_world(process_group: dist.ProcessGroup | None) -> tuple[int, ...]:
-    """The ranks of a process group, none for all. ValueError where torch's ranks are not those of
-    the runtime."""
+    """The ranks of a process group; empty if it has all ranks. ValueError if torch's rank numbers
+    differ from the runtime's."""
     ours, theirs = (world.rank(), world.size()), (dist.get_rank(), dist.get_world_size())
     if ours != theirs:
         raise ValueError(

@@ -1,4 +1,5 @@
-"""What DistributedOptimizer accepts: Horovod's conditions, warnings and messages."""
+"""The checks of DistributedOptimizer's arguments, with Horovod's conditions, warnings and
+messages."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ Named = list[tuple[str, torch.Tensor]]
 
 
 def name_parameters(groups: Sequence[dict], named_parameters: Iterable[Any] | None) -> Named:
-    """The optimizer's parameters with names, in the order of `named_parameters`, or of the groups
-    without it.
+    """The optimizer's parameters with names, in the order of `named_parameters`; without it in the
+    order of the groups.
 
     Parameters in `named_parameters` that the optimizer does not own are left out. ValueError for
     entries that are no tuples, for duplicate names, and for parameters of the optimizer that have
@@ -26,7 +27,7 @@ def name_parameters(groups: Sequence[dict], named_parameters: Iterable[Any] | No
     """
     owned = {id(p): p for group in groups for p in group["params"]}
     if named_parameters is None:
-        # The same on every rank, and unique across groups.
+        # These names are equal on every rank, and unique across groups.
         return [
             (f"allreduce.noname.{i}.{j}", p)
             for i, group in enumerate(groups)
@@ -67,8 +68,8 @@ def _duplicates(names: Sequence[str]) -> list[str]:
 
 
 def check_groups(num_groups: int, groups: Any) -> None:
-    """Checks Horovod's grouping arguments. Which gradients travel together is the scheduler's
-    affair, so they only count."""
+    """Checks Horovod's grouping arguments. They have no other effect, because the scheduler decides
+    which gradients travel together."""
     if num_groups != 0:
         warnings.warn(
             "Parameter `num_groups` has been replaced by `groups` and will be removed.",
@@ -104,7 +105,7 @@ def check_arguments(
     gradient_predivide_factor: float,
     process_set: Any,
 ) -> None:
-    """The checks that need no parameters."""
+    """Makes the checks that need no parameters."""
     check_compressor(compression)
     check_passes(backward_passes_per_step)
     if gradient_predivide_factor != 1.0 and op != Average:
@@ -124,7 +125,7 @@ def check_arguments(
 
 
 def check_process_set(process_set: Any) -> None:
-    """ValueError unless `process_set` is a registered one; this rank need not be in it."""
+    """ValueError unless `process_set` is a registered set. This rank may be outside the set."""
     if not isinstance(process_set, ProcessSet):
         raise ValueError(f"process_set is {process_set!r}, expected an hvd.ProcessSet")
     if process_set.process_set_id is None:
@@ -138,8 +139,8 @@ def check_passes(passes: int) -> None:
 
 
 def has_momentum(groups: Sequence[dict]) -> bool:
-    """True when the optimizer itself averages gradients over steps (momentum of SGD, first beta of
-    Adam and its kin)."""
+    """True if the optimizer itself averages gradients over steps (momentum of SGD, first beta of
+    Adam and similar optimizers)."""
     for group in groups:
         if float(group.get("momentum", 0) or 0) > 0:
             return True
@@ -150,8 +151,8 @@ def has_momentum(groups: Sequence[dict]) -> bool:
 
 
 def check_frozen(frozen: Named) -> None:
-    """ValueError where a parameter that took no part has a gradient now: each rank would train its
-    own."""
+    """ValueError if a parameter that did not take part has a gradient now, because each rank would
+    train its own value of it."""
     for name, parameter in frozen:
         if parameter.requires_grad and parameter.grad is not None:
             raise ValueError(

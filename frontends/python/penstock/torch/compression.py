@@ -1,8 +1,8 @@
-"""Compression of gradients in the frontend, as Horovod has it: stateless classes with compress and
+"""Compression of gradients in the frontend, as in Horovod: stateless classes with compress and
 decompress.
 
-The schemes of the runtime (top-k, Power-SGD and so on) are chosen in the configuration instead;
-both may be combined.
+The configuration, not this module, chooses the schemes of the runtime (top-k, Power-SGD and so on).
+Both may be combined.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import torch
 
 
 class Compressor:
-    """What a user's own class offers: two static methods. The shape it gives must depend on the
-    input's shape only."""
+    """The interface of a user's own class: two static methods. The shape of the compressed tensor
+    must depend only on the input's shape."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
@@ -23,12 +23,12 @@ class Compressor:
 
     @staticmethod
     def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        """Returns the exchanged tensor in the original's shape."""
+        """Returns the exchanged tensor in the shape of the original tensor."""
         raise NotImplementedError
 
 
 class NoneCompressor(Compressor):
-    """Leaves everything as it is."""
+    """Exchanges tensors unchanged."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
@@ -54,7 +54,7 @@ class FP16Compressor(Compressor):
 
 
 class Compression:
-    """The compressors to name in ``allreduce`` and ``DistributedOptimizer``."""
+    """The compressors for ``allreduce`` and ``DistributedOptimizer``."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

@@ -3,7 +3,8 @@
     model = DistributedDataParallel(model)
     model.register_comm_hook(PenstockState("conf/dgc.toml"), ddp_hook)
 
-Annotations are evaluated here: torch compares those of a hook with its own types.
+This module evaluates its annotations, because torch compares a hook's annotations with its own
+types.
 """
 
 import os
@@ -22,18 +23,18 @@ from penstock.torch.settings import checked, given_scheme
 
 
 class PenstockState:
-    """What `ddp_hook` keeps for one DistributedDataParallel object: its scheme, and what
-    compression keeps of its gradients on this rank.
+    """The state of `ddp_hook` for one DistributedDataParallel object: the scheme, and the state of
+    compression of its gradients on this rank.
 
-    scheme: path of a .toml file, TOML text, or a Scheme; without it that of the runtime. Where
-        the runtime is not open yet, the first backward opens it with this as its configuration.
-    named_parameters: usually ``model.named_parameters()``: names for rules and reports. Without
-        them the parameters are called parameter.0, parameter.1 and so on.
-    process_group: that of the DDP object, where it is not torch's default one.
+    scheme: path of a .toml file, TOML text, or a Scheme; default: the runtime's scheme. If the
+        runtime is not open yet, the first backward opens it with this scheme as configuration.
+    named_parameters: usually ``model.named_parameters()``; names for rules and reports. Without
+        names the parameters are called parameter.0, parameter.1 and so on.
+    process_group: the group of the DDP object, if it is not torch's default group.
 
-    Nothing happens before the first backward, so a state may be made before the processes are. It
-    may be pickled, and then carries what this rank's compression keeps.
-    Errors of the core come out of ``backward()``; every rank gets one.
+    A state does nothing before the first backward, so it may be made before the processes are. It
+    may be pickled; the pickle contains the state of compression of this rank.
+    ``backward()`` raises the errors of the core, on every rank.
     """
 
     def __init__(
@@ -49,16 +50,19 @@ class PenstockState:
         self._unused = unused.await_use(self._scheme)
 
     def set_grad_scale(self, scale: float) -> None:
-        """The factor by which the loss of the next backward is scaled (``scaler.get_scale()``), so
-        that residuals keep their true size when it changes. Call it before backward."""
+        """Sets the factor by which the loss of the next backward is scaled
+        (``scaler.get_scale()``). Residuals then keep their true size when the factor changes. Call
+        it before backward."""
         self._exchange.options.scale_next(float(scale))
 
     def step_end(self, outcome: str = "applied") -> None:
-        """Ends the step as "applied" (its gradients were used) or "forget": then what compression
-        keeps is, to the bit, what it was before the backward. The same on every rank.
+        """Ends the step as "applied" (its gradients were used) or as "forget" (the state of
+        compression becomes, to the bit, the state before the backward). All ranks must call it with
+        an equal outcome.
 
-        Without it a step ends with the next backward, as what was seen: docs/ddp.md says how. Call
-        it where gradients are used, or thrown away, in a way that cannot be seen.
+        Without this call a step ends at the next backward, with the outcome that Penstock has
+        observed; docs/ddp.md describes how. Call it if gradients are used or thrown away in a
+        manner that Penstock cannot observe.
         """
         outcomes = {"applied": c.STEP_APPLIED, "forget": c.STEP_FORGOTTEN}
         if outcome not in outcomes:
@@ -68,45 +72,49 @@ class PenstockState:
         self._exchange.end(outcomes[outcome])
 
     def let_go(self) -> None:
-        """Zeroes what memories keep of earlier steps (residuals, momenta, shifts), on every rank or
-        on none: for a loop that throws away every step because of what one of them has left there.
-        A step that no optimizer has used yet is forgotten."""
+        """Zeroes the values that memories keep of earlier steps (residuals, momenta, shifts). Call
+        it on every rank or on none. It helps a loop that throws away every step because an earlier
+        step has left bad values there. A step that no optimizer has used yet is forgotten."""
         self._exchange.let_go()
 
     def state_dict(self) -> Dict[str, torch.Tensor]:
-        """What compression keeps on this rank: each rank saves and loads its own. Ends the step;
-        after the optimizer's step, on every rank. Empty before the first backward."""
+        """Returns the state of compression on this rank; each rank saves and loads its own. Ends
+        the step. Call it after the optimizer's step, on every rank. Empty before the first
+        backward."""
         return self._exchange.save()
 
     def load_state_dict(self, state_dict: Dict[str, torch.Tensor]) -> None:
-        """Restores what ``state_dict()`` gave on this rank, on every rank; also before the first
-        backward. The next steps equal those after the save."""
+        """Restores a state that ``state_dict()`` returned on this rank. Call it on every rank; it
+        may be before the first backward. The next steps equal the steps after the save."""
         self._exchange.load(state_dict)
 
     def load_shards(self, states: Iterable[Dict[str, torch.Tensor]]) -> str:
-        """Restores what ``state_dict()`` gave on every rank of a run, of this size or another, in
-        the order of its ranks; collective, with the same on every rank, and also before the first
-        backward, which loads them then. What is owed to the parameters stays. Returns what became
-        of each kind of state, a line for each; so does ``loaded``."""
+        """Restores the states that ``state_dict()`` returned on all ranks of a run, in the order of
+        its ranks; that run may have had another number of ranks. Collective, with equal states on
+        every rank. Before the first backward the states are stored, and the first backward loads
+        them. Unsent gradient values keep their total effect on the parameters, unless a plugin
+        drops or refuses them. Returns a line for each kind of state with its treatment; ``loaded``
+        returns these lines too."""
         return self._exchange.load_shards(list(states))
 
     @property
     def loaded(self) -> str:
-        """What became of the states that ``load_shards`` was given last, a line for each kind;
-        empty until they are loaded."""
+        """The lines about the states of the last ``load_shards``, one for each kind of state; empty
+        until the states are loaded."""
         return self._exchange.loaded
 
     def report(self) -> Dict[str, Any]:
-        """The plan of the gradients and their counters. ValueError before the first backward."""
+        """Returns the plan and the counters of the gradients. ValueError before the first
+        backward."""
         return self._made().report()
 
     def counters(self) -> Dict[str, int]:
-        """Totals: steps, gradient_bytes, payload_bytes, moved_bytes and so on. ValueError before
-        the first backward."""
+        """Returns totals: steps, gradient_bytes, payload_bytes, moved_bytes and so on. ValueError
+        before the first backward."""
         return self._made().counters()
 
     def close(self) -> None:
-        """Ends the exchange before the runtime ends; every rank calls it. No backward may
+        """Ends the exchange before the runtime ends. Every rank must call it. No backward may
         follow."""
         self._exchange.close()
 
@@ -130,17 +138,17 @@ class PenstockState:
             )
         self.__init__(state["scheme"])  # type: ignore[misc]
         self.load_state_dict(state["state"])
-        unused.used(self._unused)  # it may have been read for what it holds
+        unused.used(self._unused)  # the program may only read the state
 
 
 def ddp_hook(
     state: PenstockState, bucket: dist.GradBucket
 ) -> torch.futures.Future[torch.Tensor]:
-    """Averages a bucket of gradients over the ranks, compressed as the state's scheme says.
+    """Averages a bucket of gradients over the ranks, compressed by the state's scheme.
 
-    For ``DistributedDataParallel.register_comm_hook(state, ddp_hook)``, Lightning's
-    ``DDPStrategy(ddp_comm_state=state, ddp_comm_hook=ddp_hook)``, and the like. Returns at once;
-    the future holds the bucket's own buffer with the mean in it.
+    Pass it to ``DistributedDataParallel.register_comm_hook(state, ddp_hook)``, to Lightning's
+    ``DDPStrategy(ddp_comm_state=state, ddp_comm_hook=ddp_hook)``, and so on. Returns at once; the
+    future gives the bucket's own buffer, which then holds the mean.
     """
     if not isinstance(state, PenstockState):
         raise ValueError(

@@ -1,12 +1,12 @@
-"""Deferred updates: communication goes on into the next forward, and every module's parameters are
-updated just before the module uses them.
+"""Deferred updates: communication continues into the next forward, and every module's parameters
+are updated just before the module uses them.
 
 Source: Zhang et al., "DeAR: Accelerating Distributed Deep Learning with Fine-Grained All-Reduce
 Pipelining", ICDCS 2023.
 
-After step() the parameters still have their old values; the update of a parameter is applied, with
-the options (such as learning rates) of the moment of step(), when a forward reaches the module that
-owns it, or by flush(). While an update is outstanding its gradient is kept here and
+After step() the parameters still have their old values. The update of a parameter is applied when a
+forward reaches the module that owns it, or by flush(), with the options (such as learning rates) of
+the moment of step(). While an update is outstanding, this module keeps its gradient and
 `parameter.grad` is None, so zero_grad() cannot touch it.
 """
 
@@ -35,7 +35,7 @@ def _flush_before_state_dict(module: torch.nn.Module, prefix: str, keep_vars: bo
 class DeferredUpdates:
     """The outstanding updates of one optimizer.
 
-    apply(groups): takes the optimizer's own step on just these parameter groups.
+    apply(groups): takes the optimizer's own step on these parameter groups only.
     """
 
     def __init__(
@@ -47,25 +47,26 @@ class DeferredUpdates:
         self._exchange = exchange
         self._groups = groups
         self._apply_groups = apply
-        self._options: list[dict[str, Any]] = []  # of each group, as they were at step()
+        self._options: list[dict[str, Any]] = []  # options of each group at step()
         self.outstanding: dict[
             int, Slot
         ] = {}  # not applied yet, in the order of registration
         self._under_way: dict[
             int, Slot
-        ] = {}  # the part of them whose results have not arrived
+        ] = {}  # outstanding updates whose results have not arrived
         self._slot_of = {id(slot.parameter): slot for slot in exchange.slots}
         self._slots_of_module: weakref.WeakKeyDictionary[
             torch.nn.Module, tuple[Slot, ...]
         ] = weakref.WeakKeyDictionary()
-        # Modules with such parameters, their own or a submodule's.
+        # Modules that have parameters of the exchange, directly or in a submodule.
         self._holders: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._owned: set = set()  # gradients whose module has been seen in a forward
         self._handles: list[Any] = []
         exchange.deferral = self
 
     def slots_changed(self) -> None:
-        """The exchange has other slots for the same parameters; nothing is outstanding."""
+        """Replaces the slots after the exchange has made new ones for its parameters. No update may
+        be outstanding."""
         self._slot_of = {id(slot.parameter): slot for slot in self._exchange.slots}
         self._owned.clear()
         for module, slots in list(self._slots_of_module.items()):
@@ -74,7 +75,7 @@ class DeferredUpdates:
             self._owned.update(slot.index for slot in own)
 
     def watch(self) -> None:
-        """Starts to follow forwards; the first call counts."""
+        """Starts to observe forwards. Further calls do nothing."""
         if self._handles:
             return
         outstanding.live.add(self)
@@ -89,7 +90,7 @@ class DeferredUpdates:
         weakref.finalize(self, _remove, self._handles)
 
     def unwatch(self) -> None:
-        """Takes all hooks off."""
+        """Removes all hooks."""
         outstanding.live.discard(self)
         _remove(self._handles)
 
@@ -97,10 +98,10 @@ class DeferredUpdates:
 
     @torch.no_grad()
     def defer(self) -> None:
-        """Called by step() instead of waiting: backward is over, and the update is promised.
+        """Promises the update. step() calls it instead of waiting, when backward is over.
 
-        A parameter that no module was seen to own (used by its raw tensor, or by a parent's code)
-        is updated at once, for nobody would announce its next use.
+        A parameter that no observed module owns (code uses its raw tensor, or a parent module uses
+        it) is updated at once, because no hook would announce its next use.
         """
         exchange = self._exchange
         self.watch()
@@ -116,8 +117,8 @@ class DeferredUpdates:
         self._apply([index for index in self.outstanding if index not in self._owned])
 
     def check_unused(self, slot: Slot) -> None:
-        """Raises RuntimeError when a new gradient comes for a parameter whose update is still
-        outstanding."""
+        """RuntimeError if this parameter's update is still outstanding. Called when a new gradient
+        comes for it."""
         if slot.index in self.outstanding:
             raise RuntimeError(
                 f"parameter {slot.name} was used in a forward without the forward of its module, "
@@ -149,7 +150,7 @@ class DeferredUpdates:
         if not self.outstanding:
             return
         if not module.training or not torch.is_grad_enabled():
-            if module in self._holders:  # evaluation may take short cuts through its inside
+            if module in self._holders:  # evaluation may use submodules without their forward
                 self.flush()
             return
         wanted = [slot.index for slot in slots if slot.index in self.outstanding]
@@ -170,7 +171,7 @@ class DeferredUpdates:
     # ---- results and updates ----
 
     def _arrive(self, indices: Sequence[int]) -> None:
-        """Waits for results; with the last one the core ends the step."""
+        """Waits for results. With the last result the core ends the step."""
         for index in indices:
             slot = self._under_way.get(index)
             if slot is not None:
@@ -180,9 +181,9 @@ class DeferredUpdates:
 
     @torch.no_grad()
     def settle(self) -> None:
-        """Before the first gradient of the next step: all results arrive, and the step ends.
-        Parameters that are left wait for their update until backward is over, for autograd still
-        needs the values that the forward used."""
+        """Waits for all results before the first gradient of the next step, and thereby ends the
+        last step. The remaining parameters are updated when backward is over, because autograd
+        still needs the values that the forward used."""
         self._arrive(list(self._under_way))
 
     @torch.no_grad()
@@ -200,7 +201,7 @@ class DeferredUpdates:
             slot.parameter.grad, slot.gradient = slot.gradient, None
             parameters.setdefault(slot.group, []).append(slot.parameter)
         outcome = self._exchange.outcome
-        outcome.muted = True  # it is no update of the step under way
+        outcome.muted = True  # the update does not belong to the step under way
         try:
             self._apply_groups(
                 [

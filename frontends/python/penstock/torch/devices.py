@@ -1,8 +1,8 @@
-"""All that this frontend asks of torch's devices: where a tensor lies for the runtime, on which
-stream it is complete, and what torch's allocator has to know.
+"""All access of this frontend to torch's devices: the place of a tensor for the runtime, the stream
+on which it is complete, and the notes that torch's allocator needs.
 
-Nothing else of the package asks torch.cuda for anything: tests on a machine without a device need
-put others in the place of these functions only (tests/simulated_devices.py).
+No other module of the package uses torch.cuda. Tests on a machine without a device therefore
+replace only the functions of this module (tests/simulated_devices.py).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from penstock import _library as c
 from penstock.common.devices import HOST, Place, why_not_in_place
 from penstock.common.gradient_set import GradientSpec
 
-# What was found of each device that was asked for.
+# The place of each device that was asked for.
 _places: dict[torch.device, Place] = {}
 _said_copied = False
 
 
 def place_of(tensor: torch.Tensor) -> Place:
-    """Where the runtime takes what `tensor` holds: where it lies, or HOST for what has to be copied
-    to host memory first, which is said once per process, with the reason."""
+    """The place at which the runtime accepts the values of `tensor`: its own place, or HOST if it
+    must be copied to host memory first. A warning names the reason, once per process."""
     if tensor.is_cpu:
         return HOST
     place = _places.get(tensor.device)
@@ -57,31 +57,32 @@ def _say_copied(device: torch.device, reason: str) -> None:
 
 
 def with_room(specs: Sequence[GradientSpec]) -> Sequence[GradientSpec]:
-    """For whom makes a set of these gradients, which takes memory of their devices beside torch's.
-    torch's allocator keeps what was let go for itself, which after a backward may be nearly all of
-    a device: it is given back. Always, for a rank that did so only where it finds too little would
-    have to try again with the others."""
+    """Makes torch's allocator return unused device memory, and returns `specs`. Call it before a
+    set is made, because the set needs memory on the gradients' devices. After a backward, torch's
+    allocator may hold nearly all memory of a device for reuse. The memory is returned always: if a
+    rank did so only after a failed attempt, all ranks would have to try again."""
     if any(spec.place != HOST for spec in specs):
         torch.cuda.empty_cache()
     return specs
 
 
 def current_stream(tensor: torch.Tensor) -> int:
-    """The handle of the stream that is current on the tensor's device; 0 for the default one."""
+    """The handle of the current stream of the tensor's device; 0 for the default stream."""
     return torch.cuda.current_stream(tensor.device).cuda_stream
 
 
 def used_by_current_stream(tensor: torch.Tensor) -> None:
-    """The current stream waits for the runtime's copies to and from `tensor`. torch's allocator
-    knows nothing of these: it gives memory that was let go to whoever works on the stream that it
-    was allocated on, who need not be behind them. From now on it gives it to nobody before the
-    current stream, which is behind them, has come so far."""
+    """Notes in torch's allocator that the current stream uses the memory of `tensor`. The current
+    stream waits for the runtime's copies to and from the tensor, but the allocator does not know
+    these copies: it could reuse freed memory on the stream of its allocation before they have
+    ended. After this call it reuses the memory only when the current stream has reached this
+    point."""
     tensor.record_stream(torch.cuda.current_stream(tensor.device))
 
 
 def refuse_capture() -> None:
-    """RuntimeError while the current stream's work is captured in a CUDA graph: the network takes
-    no part in its replay."""
+    """RuntimeError while the current stream's work is captured in a CUDA graph, because a replay of
+    the graph would send no messages."""
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
             "gradients were handed to Penstock while a CUDA graph is captured, whose replay would "
@@ -91,8 +92,8 @@ def refuse_capture() -> None:
 
 
 def refuse_capture_of_updates() -> None:
-    """RuntimeError while the current stream's work is captured in a CUDA graph: its replay would
-    update the parameters again. Nothing is lost: the updates stay outstanding."""
+    """RuntimeError while the current stream's work is captured in a CUDA graph, because a replay
+    would update the parameters again. The updates stay outstanding, so nothing is lost."""
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
             "a forward is captured in a CUDA graph while updates of its parameters are outstanding, "
@@ -101,18 +102,20 @@ def refuse_capture_of_updates() -> None:
 
 
 def future_of(tensor: torch.Tensor) -> torch.futures.Future:
-    """A future for `tensor`. On a device whoever waits for it goes on at once when it is set, and
-    waits there for what was queued on the current stream of the thread that set it."""
+    """A future for `tensor`. On a device, a thread that waits for the future continues as soon as
+    it is set. That thread's stream then waits for the work on the current stream of the thread that
+    set it."""
     return torch.futures.Future(devices=[] if tensor.is_cpu else [tensor.device])
 
 
 def later(flag: torch.Tensor) -> Callable[[], bool]:
-    """Whether `flag` is set, for somebody who asks later: from a device it is copied meanwhile, and
-    only who asks too early waits."""
+    """Returns a function that reads `flag` later. A flag on a device is copied meanwhile; the
+    function waits only if it is called before the copy has ended."""
     if flag.is_cpu:
         value = bool(flag)
         return lambda: value
-    # Pinned, or the copy would wait; torch keeps such memory until the copy has ended.
+    # In pinned memory, otherwise the host would wait for the copy. torch keeps such memory until
+    # the copy has ended.
     copy = torch.empty_like(flag, device="cpu", pin_memory=True)
     copy.copy_(flag.detach(), non_blocking=True)
     copied = torch.cuda.Event()
@@ -126,7 +129,8 @@ def later(flag: torch.Tensor) -> Callable[[], bool]:
 
 
 def zeros_later(tensors: list[torch.Tensor]) -> Callable[[], list[bool]]:
-    """Which of `tensors` are zero all over, for somebody who asks later, as by `later`."""
+    """Returns a function that reports later, like `later`, for each tensor whether all its elements
+    are zero."""
     if all(tensor.is_cpu for tensor in tensors):
         zeros = [_is_zero(tensor) for tensor in tensors]
         return lambda: zeros
@@ -136,11 +140,11 @@ def zeros_later(tensors: list[torch.Tensor]) -> Callable[[], list[bool]]:
 
 def _is_zero(tensor: torch.Tensor) -> bool:
     values = _values(tensor)
-    # Hardly any gradient begins with zeros: most need not be read.
+    # Few gradients begin with zeros, so most gradients need not be read completely.
     return not values.flatten()[:64].any() and not values.any()
 
 
 def _values(tensor: torch.Tensor) -> torch.Tensor:
     tensor = tensor.detach()
-    tensor = getattr(tensor, "_local_tensor", tensor)  # of a DTensor
+    tensor = getattr(tensor, "_local_tensor", tensor)  # the local part of a DTensor
     return tensor._values() if tensor.is_sparse else tensor

@@ -1,9 +1,9 @@
-"""The gradients of one optimizer between backward and update: hooks, the step protocol with the
-core, and its errors.
+"""The exchange of one optimizer's gradients between backward and update: hooks, the protocol of a
+step with the core, and the errors of both.
 
 A step of the core: begin (first gradient, or synchronize) -> ready ... -> waits -> end(outcome).
-Threads: hooks run on autograd's threads; everything else on the thread that drives the optimizer,
-while no backward is under way.
+Threads: hooks run on autograd's threads. All other calls come from the thread that drives the
+optimizer, while no backward is under way.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _FAILED_PRECONDITION = 2
 
 
 class GradientExchange:
-    """Hands gradients to a set of the core as backward completes them, and gets the results back.
+    """Hands gradients to a set of the core when backward completes them, and receives the results.
 
-    In the first step nothing leaves before the ranks have agreed (see first_step): until then
+    In the first step no gradient is sent before the ranks have agreed (see first_step). Until then
     gradients are held.
     """
 
@@ -49,28 +49,28 @@ class GradientExchange:
     ) -> None:
         self.settings = settings
         self.passes = settings.passes
-        self.by_scaler = False  # a loss scaler's look at the gradients synchronized them
+        self.by_scaler = False  # the gradients were synchronized because a loss scaler read them
         self.deferral: Deferral | None = None
         self.named = named
         self.options = OptimizerOptions(groups, settings.predivide)
         self._error: BaseException | None = None
         self.outcome = StepOutcome()
-        self._is_ending = False  # the step is over; the core is told when the device has spoken
+        self._is_ending = False  # the step is over; the core is notified when the device is done
         self._lock = threading.Lock()
         self._agreed = False
-        self._indices: dict[int, int] = {}  # of the set's gradients, by the id of their parameter
+        self._indices: dict[int, int] = {}  # index in the set, by the id of the parameter
         self.sparse: dict[str, int] = {}  # gradients that are exchanged sparse, by name
         self.slots: list[Slot] = []  # in the order of the parameters
-        self._slot_at: list[Slot] = []  # the same by index
+        self._slot_at: list[Slot] = []  # the slots by index
         self._frozen: list[tuple[str, torch.Tensor]] = []
         if not settings.process_set.included():
-            # Nothing is exchanged here: the optimizer is the user's own.
+            # This rank exchanges nothing: the optimizer acts like the user's optimizer.
             self.set: GradientSet | IdleSet = IdleSet()
             self._claim = Claim(self)
             self._agreed = True
             return
         self.set = self._make_set()
-        # The new set is there: what is wrong with it was said before the old one had to go.
+        # The new set is made: its errors were raised before an old set is destroyed.
         parameters = [slot.parameter for slot in self.slots]
         displace(parameters, settings.process_set)
         self._claim = Claim(self)
@@ -78,7 +78,7 @@ class GradientExchange:
         self._claim.hooks = [self._attach(number) for number in range(len(self.slots))]
 
     def _make_set(self) -> GradientSet:
-        """Makes the slots and their set; collective."""
+        """Makes the slots and their set. Collective."""
         settings, groups = self.settings, self.options.groups()
         self.options.of_new_set()
         group_of = {id(p): number for number, group in enumerate(groups) for p in group["params"]}
@@ -125,12 +125,12 @@ class GradientExchange:
         return self.slots[number].parameter.register_post_accumulate_grad_hook(on_gradient)
 
     def detach(self) -> None:
-        """Takes the hooks off the parameters."""
+        """Removes the hooks from the parameters."""
         self.outcome.unfollow()
         self._claim.take_off()
 
     def give_way(self) -> None:
-        """Another optimizer takes over the parameters: this one exchanges nothing any more."""
+        """Stops the exchange, because another optimizer takes over the parameters."""
         if not self.failed:
             self.conclude()
             if self.deferral is not None:
@@ -173,8 +173,8 @@ class GradientExchange:
             self._submit(slot, todo == c.GRADIENT_BEGIN)
 
     def _submit(self, slot: Slot, begins: bool) -> None:
-        """Hands a gradient in. Errors are kept for synchronize(): autograd's threads are no place
-        to lose them."""
+        """Hands a gradient in. Keeps errors for synchronize(), because an exception on autograd's
+        threads could get lost."""
         if self._error is not None:
             return
         try:
@@ -196,15 +196,16 @@ class GradientExchange:
             )
 
     def raise_error(self) -> None:
-        """Raises what went wrong in hooks. The error stays until `restart`: the step is lost."""
+        """Raises the error of a hook or of an earlier call. The step is lost, and the error stays
+        until `abandon`."""
         if self._error is not None:
             raise self._error
 
     # ---- the first step ----
 
     def _agree(self) -> None:
-        """Before anything leaves: the ranks hold the same parameters, and know which gradients are
-        sparse."""
+        """Runs before the first gradient is sent: the ranks compare their parameters and agree
+        which gradients are sparse."""
         found = {
             slot.name: slot.parameter.grad.sparse_dim()
             for slot in self.slots
@@ -222,8 +223,8 @@ class GradientExchange:
         self._agreed = True
 
     def leave_out(self, sparse: dict[str, int]) -> None:
-        """Makes the set anew without these gradients, which are exchanged sparse from now on;
-        collective, between two steps. State of compression is lost."""
+        """Makes a new set without these gradients, which are exchanged sparse from now on.
+        Collective, between two steps. The state of compression is lost."""
         self.conclude()
         noted = {slot.name: slot for slot in self.slots}
         self.sparse = dict(sparse)
@@ -238,7 +239,8 @@ class GradientExchange:
     # ---- the step ----
 
     def begin(self) -> None:
-        """Opens a step if none is open. One that was synchronized ends as what was seen of it."""
+        """Opens a step if none is open. A synchronized step ends first, with the observed
+        outcome."""
         with self._lock:
             if self.phase == c.PHASE_OPEN:
                 return
@@ -253,13 +255,14 @@ class GradientExchange:
             self.outcome.begin()
 
     def close_step(self) -> None:
-        """Hands in what backward did not complete, so that all ranks take part in all gradients.
+        """Hands in the gradients that backward did not complete, so that all ranks take part in all
+        gradients.
 
-        AssertionError when somebody changed gradients that were on their way."""
+        AssertionError if the program has changed gradients during their exchange."""
         self.raise_error()
         check_frozen(self._frozen)
         if self.deferral is not None:
-            # Updates of the step before, for parameters that this step's forward did not use.
+            # Apply the last step's updates of parameters that this step's forward did not use.
             self.deferral.flush()
         for slot in self.slots:
             slot.check_untouched()
@@ -280,9 +283,10 @@ class GradientExchange:
 
     @torch.no_grad()
     def synchronize(self) -> None:
-        """Waits until every gradient holds its result. Does nothing when that is so already.
+        """Waits until every gradient holds its result. Does nothing if every gradient holds it
+        already.
 
-        Errors: what hooks met; HorovodInternalError when a rank failed or ranks disagree.
+        Raises the errors of hooks, and HorovodInternalError if a rank failed or ranks disagree.
         """
         self.raise_error()
         if self.phase == c.PHASE_SYNCHRONIZED and not self.touched:
@@ -305,27 +309,28 @@ class GradientExchange:
         self.outcome.landed()
 
     def end(self, outcome: int = c.STEP_AS_SEEN) -> None:
-        """Ends a synchronized or deferred step in the core; nothing when there is none."""
+        """Ends a synchronized or deferred step in the core. Does nothing if there is no such
+        step."""
         self.conclude()
         if self.phase in (c.PHASE_SYNCHRONIZED, c.PHASE_DEFERRED):
             self.outcome.end(outcome)
 
     def end_of_update(self) -> None:
-        """As `end`, after the optimizer's step. From a device the host hears later what became of
-        it, and the core when it is next asked anything."""
+        """Ends the step after the optimizer's step, like `end`. If the outcome is still on a
+        device, the core is notified later, by the next call that needs it."""
         if self.outcome.is_told:
             self.end()
         elif self.phase == c.PHASE_SYNCHRONIZED:
             self._is_ending = True
 
     def conclude(self) -> None:
-        """Tells the core the outcome of the step that ended last, if it was not told."""
+        """Notifies the core of the outcome of the last step, if the core has not received it."""
         if self._is_ending:
             self.outcome.end(c.STEP_AS_SEEN)
             self._is_ending = False
 
     def scale_next(self, scale: float) -> None:
-        """The loss scale of the next backward; the core takes it when that step begins."""
+        """Sets the loss scale of the next backward. The core receives it when that step begins."""
         if self.under_way:
             raise ValueError(
                 "the grad scale was set with gradients in flight; set it before backward"
@@ -334,21 +339,21 @@ class GradientExchange:
 
     @property
     def phase(self) -> int:
-        """Where the step stands, c.PHASE_IDLE and so on."""
+        """The phase of the step: c.PHASE_IDLE and so on."""
         return c.PHASE_IDLE if self._is_ending else self.set.phase
 
     @property
     def touched(self) -> bool:
-        """A backward has run since the last synchronize."""
+        """True if a backward has run since the last synchronize."""
         return self.set.has_come
 
     @property
     def under_way(self) -> bool:
-        """True while gradients of a step are on their way, or held to leave."""
+        """True while gradients of a step are being exchanged, or are held for the exchange."""
         return self.phase in (c.PHASE_OPEN, c.PHASE_HELD)
 
     def set_passes(self, passes: int) -> None:
-        """Changes how many backwards make a step; counting starts again."""
+        """Changes the number of backwards in a step; counting starts again."""
         self.passes = passes
         self.set.set_passes(passes, len(self.sparse))
 
@@ -358,10 +363,9 @@ class GradientExchange:
         return self._error is not None
 
     def restart(self) -> None:
-        """Drops gradients that were handed in: the step they belong to is forgotten. On every rank
-        alike."""
+        """Drops gradients that were handed in and forgets their step. Every rank must call it."""
         for slot in self.slots:
-            slot.given = None  # whatever was done to them: the results are dropped
+            slot.given = None  # skip check_untouched: the results are dropped
         if self.phase == c.PHASE_OPEN:
             self.synchronize()
         self.outcome.discard()
@@ -369,8 +373,8 @@ class GradientExchange:
         self.set.step_restart()
 
     def abandon(self) -> None:
-        """After a failure: forgets the step and the error. The core's set must be loaded or reset
-        next."""
+        """Forgets the step and the error after a failure. The core's set must then be loaded or
+        reset."""
         self._error = None
         self._is_ending = False
         self.outcome.drop()

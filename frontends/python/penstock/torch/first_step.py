@@ -1,5 +1,5 @@
-"""What the ranks agree on before the first gradient of an optimizer leaves: that they train the same
-parameters, which the core compares, and which gradients are sparse."""
+"""The agreement of the ranks before the first gradient of an optimizer is sent: the core compares
+their parameters, and they collect the names of sparse gradients."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ADVICE = (
 
 
 def compare_parameters(gradients: GradientSet, named: Named, check: bool) -> None:
-    """Collective. Parameters that differ are what check_parameters of [runtime] says: a warning, or
-    HorovodInternalError on every rank. Without `check` this rank says nothing of its own, and so
-    must the others."""
+    """Compares the parameters of the ranks. Collective. If they differ, check_parameters of
+    [runtime] decides: a warning, or HorovodInternalError on every rank. Without `check` this rank
+    contributes no checksums; then all ranks must do so."""
     checksums = [(name, checksum(gradients, p)) for name, p in named] if check else []
     gradients.compare_parameters(checksums, ADVICE)
 
@@ -29,8 +29,8 @@ def compare_parameters(gradients: GradientSet, named: Named, check: bool) -> Non
 def sparse_everywhere(
     set_name: str, sparse: Mapping[str, int], process_set: ProcessSet
 ) -> dict[str, int]:
-    """The sparse gradients of all ranks, by name, with their numbers of sparse dimensions;
-    collective. sparse: those of this rank."""
+    """The sparse gradients of all ranks, by name, with their numbers of sparse dimensions.
+    Collective. sparse: the sparse gradients of this rank."""
     everywhere: dict[str, int] = {}
     for names in allgather_object(dict(sparse), f"penstock.sparse.{set_name}", process_set):
         everywhere.update(names)
@@ -38,7 +38,7 @@ def sparse_everywhere(
 
 
 def checksum(gradients: GradientSet, tensor: torch.Tensor) -> int:
-    """A number that other values would give by chance only."""
+    """A checksum of the tensor's values: other values give an equal number only by chance."""
     plain = tensor.detach()
     if plain.is_sparse:
         plain = plain.coalesce().values()

@@ -1,16 +1,16 @@
-"""Compression for FSDP2 (`torch.distributed.fsdp.fully_shard`): how its gradients are reduced.
+"""Compression for FSDP2 (`torch.distributed.fsdp.fully_shard`): Penstock reduces its gradients.
 
     fully_shard(model)
     reduce_through_penstock(model, "conf/topk-residual.toml")
 
-FSDP2 lays the gradients of a module flat into one buffer, rank after rank, and each rank keeps its
-part of the mean. Without a scheme that is a reduce-scatter. With one, each rank's part is a gradient
-of a set, compressed by itself; what is gathered goes to that rank alone (the first half of route
-`shard`), from and to where the buffer lies. A call returns when the result is there, on a device
-when the current stream waits for it; nothing overlaps within it.
+FSDP2 puts the gradients of a module flat into one buffer, rank after rank, and each rank keeps its
+part of the mean. Without a scheme this is a reduce-scatter. With a scheme, each rank's part is a
+gradient of a set and is compressed separately. Gathered payloads go to that rank alone (the first
+half of route `shard`). The core reads and writes the buffer in place. A call returns when the
+result is there; on a device, when the current stream waits for it. Nothing overlaps within a call.
 
-A reduction counts as a step that was applied when an optimizer of the module's parameters has
-stepped since; it stays open until the module's next one (see outcome.py).
+A reduction counts as an applied step if an optimizer of the module's parameters has stepped after
+it. It stays open until the module's next reduction (see outcome.py).
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ from penstock.torch.state import bytes_of, tensor_of
 from penstock.torch.tensors import DTYPES, host_copy, usable
 
 KEY = "penstock"
-RANKS_KEY = "penstock.ranks"  # how many saved it
+RANKS_KEY = "penstock.ranks"  # the number of ranks that saved the state
 
 
 def reduce_through_penstock(
     model: torch.nn.Module, scheme: str | Scheme | None = None
 ) -> dict[str, PenstockReduceScatter]:
-    """From now on the gradients of all modules of `model` that fully_shard was called on are
-    reduced by Penstock. Returns what reduces them, by the module's name, for checkpoints.
+    """Makes Penstock reduce the gradients of all modules of `model` that fully_shard was called on.
+    Returns the reducers by the name of their module; checkpoints need them.
 
-    scheme: path of a .toml file, TOML text or a Scheme; None: dense, by a reduce-scatter. It names
-        no route, and sees a flat gradient for each rank and module: methods for matrices leave it
-        dense, sums reach every rank. Errors: ValueError where fully_shard was called on none.
+    scheme: path of a .toml file, TOML text or a Scheme; None: dense, by a reduce-scatter. A scheme
+        names no route. It sees one flat gradient for each rank and module, so methods for matrices
+        send it dense. Summed payloads reach every rank.
+    ValueError if fully_shard was called on no module.
     """
     sharded = {
         name: module for name, module in model.named_modules() if isinstance(module, FSDPModule)
@@ -66,12 +67,12 @@ def reduce_through_penstock(
 
 
 class PenstockReduceScatter:
-    """The object for `FSDPModule.set_custom_reduce_scatter`, one for each module: what compression
-    keeps of the module's gradients (as large as these, on every rank) belongs to it.
+    """The object for `FSDPModule.set_custom_reduce_scatter`. Each module needs its own: it holds
+    the state of compression of the module's gradients, which is as large as these, on every rank.
 
-    Every call is a step, forgotten where its result is thrown away. One that is called by hand, and
-    by no module, counts as applied. The set is made by the first call, collectively over the ranks
-    of its group.
+    Every call is a step. The step is forgotten if its result is thrown away. If the program itself
+    calls the object, and no module has it, the step counts as applied. The first call makes the
+    set; it is collective over the ranks of the group.
     """
 
     def __init__(self, scheme: str | Scheme | None = None) -> None:
@@ -80,12 +81,12 @@ class PenstockReduceScatter:
         self._outcome = StepOutcome()
         self._has_module = False
         self._made_for: Any = None  # elements, element type, operation
-        self._saved: dict[str, Any] = {}  # loaded before there was a set
+        self._saved: dict[str, Any] = {}  # state loaded before there was a set
 
     def allocate(
         self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device
     ) -> torch.Tensor:
-        """Memory for a flat buffer, as torch's own object gives it."""
+        """Allocates a flat buffer, like torch's own object."""
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(
@@ -96,8 +97,8 @@ class PenstockReduceScatter:
         op: Any,
         async_op: bool = False,
     ) -> None:
-        """This rank's part of the mean (or sum) of all ranks' `input_tensor` goes to
-        `output_tensor`; the input is used up. Errors of the core come out of backward()."""
+        """Writes this rank's part of the mean (or sum) of all ranks' `input_tensor` to
+        `output_tensor`. The call may overwrite the input. backward() raises errors of the core."""
         if async_op:
             raise NotImplementedError(
                 "PenstockReduceScatter was asked for async_op=True, which FSDP2 does not use; "
@@ -121,7 +122,7 @@ class PenstockReduceScatter:
         output_tensor.copy_(self._reduce(work, ranks or tuple(range(dist.get_world_size())), average))
 
     def _reduce(self, flat: torch.Tensor, ranks: tuple[int, ...], average: bool) -> torch.Tensor:
-        """This rank's part of the mean or sum of what compression makes of all ranks' `flat`."""
+        """Returns this rank's part of the compressed mean or sum of all ranks' `flat`."""
         asked = (flat.numel(), flat.dtype, average)
         parts = flat.chunk(len(ranks))
         if self._set is None or not self._set.alive:
@@ -147,7 +148,7 @@ class PenstockReduceScatter:
         for number in range(len(parts)):
             self._set.wait_stream(number, stream)
         if place != HOST:
-            # FSDP2 lets go of the buffer on the stream that it was allocated on, which is another.
+            # FSDP2 frees the buffer on the stream of its allocation, which is another stream.
             devices.used_by_current_stream(flat)
         if self._has_module:
             self._await_fsdp()
@@ -165,7 +166,7 @@ class PenstockReduceScatter:
             )
             for rank, part in zip(ranks, parts)
         ]  # fmt: skip
-        # Whether the optimizer has a momentum is not known here: a memory must not have one.
+        # It is not known here whether the optimizer has a momentum, so a memory must have none.
         flags = c.SET_REPORTS_OUTCOME | c.SET_OPTIMIZER_MOMENTUM | c.SET_RESULT_AT_OWNER
         flags |= 0 if average else c.SET_SUM
         assert self._scheme is not None
@@ -181,12 +182,12 @@ class PenstockReduceScatter:
             self._outcome.follow(
                 self._set,
                 parameters,
-                by_hooks=False,  # the next call comes before anything is added
+                by_hooks=False,  # the next call comes before backward adds anything
                 agree=lambda is_zero: _all_say(is_zero, name, ranks),
             )
 
     def _await_fsdp(self) -> None:
-        """Notes what holds the results when FSDP2 has laid them into its parameters."""
+        """Notes the gradients that hold the results, once FSDP2 has put them there."""
         this = weakref.ref(self._outcome)
 
         def backward_ended() -> None:
@@ -197,16 +198,16 @@ class PenstockReduceScatter:
         torch.autograd.Variable._execution_engine.queue_callback(backward_ended)
 
     def let_go(self) -> None:
-        """Zeroes what memories keep of earlier reductions, on every rank or on none; one that no
-        optimizer has used yet is forgotten."""
+        """Zeroes the values that memories keep of earlier reductions. Call it on every rank or on
+        none. A reduction that no optimizer has used yet is forgotten."""
         if self._set is not None:
             self._outcome.discard()
             self._set.let_go()
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """What compression keeps on this rank: each rank saves and loads its own. Between two
-        backwards; empty before the first one and without a scheme. Of a reduction that no optimizer
-        has used yet nothing is in it."""
+        """Returns the state of compression on this rank; each rank saves and loads its own. Call it
+        between two backwards. Empty before the first backward and without a scheme. The state
+        contains nothing of a reduction that no optimizer has used yet."""
         if self._set is None:
             return dict(self._saved)
         if self._outcome.is_decided():
@@ -214,9 +215,9 @@ class PenstockReduceScatter:
         return {KEY: tensor_of(self._set.save()), RANKS_KEY: torch.tensor(self._set.n_gradients)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores what `state_dict()` gave on this rank, on every rank; also before the first
-        backward. ValueError for that of another number of ranks: how FSDP2 lays gradients into the
-        flat buffer follows from it, so what is kept for one element would go to another."""
+        """Restores a state that `state_dict()` returned on this rank. Call it on every rank; it may
+        be before the first backward. ValueError for a state of another number of ranks: FSDP2's
+        flat buffer depends on that number, so values would go to other elements."""
         if self._set is None:
             self._saved = dict(state_dict)
         elif state_dict:
@@ -231,8 +232,8 @@ class PenstockReduceScatter:
             self._set.load(bytes_of(state_dict.get(KEY), KEY))
 
     def counters(self) -> dict[str, int]:
-        """Totals of the set: gradient_bytes, payload_bytes, moved_bytes and so on. ValueError
-        before the first backward, and without a scheme."""
+        """Returns totals of the set: gradient_bytes, payload_bytes, moved_bytes and so on.
+        ValueError before the first backward, and without a scheme."""
         if self._set is None:
             raise ValueError("this PenstockReduceScatter has no set: no backward yet, or no scheme")
         return self._set.counters()
@@ -242,8 +243,9 @@ _groups: weakref.WeakSet[Any] = weakref.WeakSet()  # FSDP2's, one for each modul
 
 
 def _parameters_reduced_by(reducer: PenstockReduceScatter) -> list[torch.Tensor]:
-    """Those of the module that was given `reducer`, sharded, as optimizers have them. FSDP2 tells
-    nobody whose gradients lie in a buffer, so whoever holds the object is looked for."""
+    """The sharded parameters, as optimizers have them, of the module that has `reducer`. FSDP2 does
+    not report the module of a buffer, so this function searches for the object that holds the
+    reducer."""
 
     def found() -> list[Any]:
         return [one for one in _groups if one._reduce_scatter_comm is reducer]
@@ -255,7 +257,7 @@ def _parameters_reduced_by(reducer: PenstockReduceScatter) -> list[torch.Tensor]
 
 
 def _all_say(is_zero: bool, name: str, ranks: tuple[int, ...]) -> bool:
-    """Whether it is so on all of these ranks. Collective."""
+    """True if `is_zero` is true on all of these ranks. Collective."""
     answer = torch.tensor([int(is_zero)], dtype=torch.int32)
     request = handles.Request(
         c.ALL_REDUCE, answer, lambda _: answer, output=answer,

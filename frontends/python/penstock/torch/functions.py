@@ -28,13 +28,13 @@ def _named_tensors(params: Any) -> list[tuple[str | None, Any]]:
 def broadcast_parameters(
     params: Any, root_rank: int, process_set: ProcessSet = global_process_set
 ) -> None:
-    """Gives every rank the parameters of `root_rank`, in place.
+    """Copies the parameters of `root_rank` to every rank, in place.
 
     params: ``model.state_dict()``, ``model.named_parameters()`` or ``model.parameters()``.
     """
     members_of(process_set)
     named = _named_tensors(params)
-    outstanding.flush_all()  # what is still to be applied belongs to the values that are sent
+    outstanding.flush_all()  # outstanding updates belong to the values that are sent
     for name, tensor in named:
         if not isinstance(tensor, torch.Tensor):
             raise ValueError(
@@ -56,7 +56,7 @@ def broadcast_parameters(
 
 
 class _Placeholder:
-    """Stands for the i-th tensor in a pickled structure."""
+    """The place of tensor number `index` in a pickled structure."""
 
     def __init__(self, index: int, tensor: torch.Tensor) -> None:
         self.index = index
@@ -78,7 +78,8 @@ def _take_out(value: Any, tensors: list[torch.Tensor]) -> Any:
 
 
 def _put_back(value: Any, tensors: dict[int, torch.Tensor]) -> Any:
-    """Undoes _take_out, making tensors to receive into, by index."""
+    """Undoes _take_out. Makes an empty tensor for each placeholder and adds it to `tensors`, by
+    index."""
     if isinstance(value, _Placeholder):
         tensors[value.index] = torch.empty(value.shape, dtype=value.dtype)
         return tensors[value.index]
@@ -92,13 +93,13 @@ def _put_back(value: Any, tensors: dict[int, torch.Tensor]) -> Any:
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
 ) -> None:
-    """Gives every rank the optimizer state and the options (learning rates and so on) of
-    `root_rank`.
+    """Copies the optimizer state and the options (learning rates and so on) of `root_rank` to every
+    rank.
 
-    No step is taken: state that the root does not have yet is dropped elsewhere too, and comes into
-    being with the first step. Parameters never move. Where the root has no state at all, parameters
-    that are trained and have no gradient get one of zeros, as after Horovod's. `model` is Horovod's
-    (it marks sparse embeddings there) and is not needed.
+    The function takes no step: state that the root does not have yet is dropped on the other ranks
+    too, and the first step makes it. Parameters never change. If the root has no state at all,
+    trained parameters without a gradient get a gradient of zeros, as with Horovod's function.
+    `model` is Horovod's argument (it marks sparse embeddings there) and is ignored.
     """
     del model
     if isinstance(optimizer, torch.optim.LBFGS):
@@ -136,7 +137,7 @@ def broadcast_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Returns the picklable object of `root_rank` on every rank; `obj` is only looked at there."""
+    """Returns the picklable object of `root_rank` on every rank; other ranks' `obj` is ignored."""
     names = (None, None) if name is None else (f"{name}.sz", f"{name}.t")
     if rank() == root_rank:
         data = torch.frombuffer(bytearray(_pickled(obj)), dtype=torch.uint8)

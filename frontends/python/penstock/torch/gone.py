@@ -1,4 +1,4 @@
-"""Which gradients hold their results no more."""
+"""Finds the gradients that no longer hold their results."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from typing import Callable
 
 
 class Gone:
-    """Which of some parameters hold their results no more, for somebody who asks later.
+    """The parameters, out of a list, whose gradients no longer hold their results. The answer can
+    be read later.
 
-    gone: what is known. is_zero: for `doubtful`, places of results that were changed or replaced,
-    whether they are zero now. was_zero: whether all results were when they came, if that was looked
-    at. group_of: the optimizer of each place, a number.
+    gone: the gradients known to be gone. doubtful: positions of results that were changed or
+    replaced. is_zero: returns for each doubtful position whether the gradient is zero now.
+    was_zero: returns for each position whether the result was zero on arrival; None if this was not
+    read. group_of: the number of the optimizer of each position.
 
-    A result that was zero when it came tells nothing: it went the way of its optimizer's others.
+    A result that was zero on arrival shows nothing itself, so it counts like the other results of
+    its optimizer.
     """
 
     def __init__(
@@ -30,7 +33,7 @@ class Gone:
         self._group_of = group_of
 
     def read(self) -> list[bool]:
-        """For each of the parameters."""
+        """Returns for each parameter whether its result is gone."""
         zero = dict(zip(self.doubtful, self.is_zero()))
         if not any(zero.values()):
             return self.gone

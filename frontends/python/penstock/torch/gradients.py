@@ -1,9 +1,9 @@
-"""One parameter's gradient on its way to the core and back.
+"""Slots: the gradient of one parameter, from backward to the core and back.
 
-The core works in the gradient's own memory when it can, on a device too. Otherwise the slot keeps
+If possible, the core works in the gradient's own memory, also on a device. Otherwise the slot keeps
 a staging tensor (another element type, layout or device) or the tensor that the user's compressor
-made, and copies the result back in `finish`. A sparse gradient that is to travel dense becomes
-sparse again there.
+made, and `finish` copies the result back. A sparse gradient that travels dense becomes sparse again
+in `finish`.
 """
 
 from __future__ import annotations
@@ -31,43 +31,43 @@ class Slot:
         self.index = index  # unique in the exchange
         self.name = name
         self.parameter = parameter
-        self.group = group  # number of its parameter group in the optimizer
+        self.group = group  # number of the parameter's group in the optimizer
         self.gradient: torch.Tensor | None = None  # the result of the step under way
-        # What p.grad was when backward completed it: nobody may change it before the result is
+        # p.grad when backward completed it. The program must not change it before the result is
         # there.
         self.given: torch.Tensor | None = None
         self.version = 0
 
     def came(self, gradients: GradientSet) -> int:
-        """Backward has completed the parameter's gradient; returns what to do, as
+        """Notes that backward has completed the parameter's gradient. Returns the next action, like
         GradientSet.came."""
         return gradients.came(self.index)
 
     def submit(self, gradients: GradientSet) -> None:
-        """Hands the parameter's complete gradient in; from now on nobody else may touch it."""
+        """Hands the parameter's complete gradient to the core. From now on only the core may touch
+        it."""
         raise NotImplementedError
 
     def submit_absent(self, gradients: GradientSet) -> None:
-        """This rank computed no gradient: it counts as zero, and the other ranks' share is
-        received."""
+        """Hands zeros in, because this rank computed no gradient. The parameter receives the
+        result."""
         raise NotImplementedError
 
     def wait(self, gradients: GradientSet) -> None:
-        """Waits until the result is there, or on a device until it will be for the current
-        stream."""
+        """Waits for the result. On a device the current stream waits, not the host."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """After the wait: `gradient` becomes the result. Call without recording history."""
+        """Makes `gradient` the result. Call it after `wait`, with gradient mode off."""
         raise NotImplementedError
 
     def note(self) -> None:
-        """Remembers what p.grad is, for `check_untouched`."""
+        """Remembers p.grad for `check_untouched`."""
         given = self.given = self.parameter.grad
         self.version = 0 if given is None else given._version
 
     def check_untouched(self) -> None:
-        """AssertionError when p.grad was changed or replaced since `note`."""
+        """AssertionError if p.grad was changed or replaced since `note`."""
         given = self.given
         if given is None:
             return
@@ -81,7 +81,7 @@ class Slot:
         )
 
     def forget(self) -> None:
-        """Lets go of the step's tensors."""
+        """Drops the tensors of the step."""
         self.gradient = self.given = None
 
 
@@ -103,20 +103,21 @@ class GradientSlot(Slot):
         predivide: float,
     ) -> None:
         super().__init__(index, name, parameter, group)
-        # Not None: gradients are sparse and travel dense; the result becomes sparse again.
+        # Set if gradients are sparse and travel dense; the result becomes sparse again.
         self.sparse_dim: int | None = None
         self.predivide = predivide
-        # None: the gradient travels as it is, or cast by staging; else an object with compress and
-        # decompress.
+        # None: the gradient travels unchanged, or the staging tensor casts it. Otherwise an object
+        # with compress and decompress.
         self.compression = None if compression in (NoneCompressor, FP16Compressor) else compression
         self.wire: torch.Tensor | None = None
         self.context: Any = None
         self.staging: torch.Tensor | None = None
         self.wire_shape, self.wire_dtype = self._wire_form(compression)
         self.place = devices.place_of(parameter)
-        # The stream that made it in this step. In the first step it may be handed in on another one.
+        # The stream that made the gradient in this step. In the first step the gradient may be
+        # handed in on another stream.
         self.made_on: int | None = None
-        # True when only the gradient's layout or device can ask for a copy.
+        # True if only the gradient's layout or device can make a copy necessary.
         self.direct = self.compression is None and self.wire_dtype == parameter.dtype
         self.in_place = self.direct and predivide == 1.0
         if self.wire_dtype not in DTYPES:
@@ -126,15 +127,15 @@ class GradientSlot(Slot):
     def _wire_form(self, compression: Any) -> tuple:
         parameter = self.parameter
         if self.compression is not None:
-            # A set needs shapes before there are gradients; compressors have no state, so zeros
-            # tell the shape.
+            # A set needs shapes before there are gradients. Compressors have no state, so zeros
+            # show the shape.
             probe, _ = self.compression.compress(torch.zeros_like(parameter, requires_grad=False))
             return probe.shape, probe.dtype
         cast = compression is FP16Compressor and parameter.dtype.is_floating_point
         return parameter.shape, torch.float16 if cast else parameter.dtype
 
     def spec(self) -> GradientSpec:
-        """What the core is told about it."""
+        """The declaration of the gradient for the core."""
         shape, dtype = tuple(self.wire_shape), DTYPES[self.wire_dtype]
         return GradientSpec(self.name, shape, dtype, place=self.place)
 
@@ -144,7 +145,7 @@ class GradientSlot(Slot):
         stream = self.made_on = None if self.place == HOST else devices.current_stream(gradient)
         if not self.in_place or gradient.is_sparse or not self._fits(gradient):
             return gradients.came(self.index)
-        # Most gradients, most of the time: handed in by the same call.
+        # The usual case: one call reports the gradient and hands it in.
         self.view.point_at(gradient.data_ptr(), gradient)
         todo = gradients.came(self.index, self.view, stream)
         if todo == c.GRADIENT_IS_IN:
@@ -176,8 +177,8 @@ class GradientSlot(Slot):
         if self.place == HOST:
             gradients.absent(self.index, self.view)
         else:
-            # The zeros, and what had their memory before, are queued on the current stream, behind
-            # which the result has to come: `absent` has no stream to say so, `ready` has.
+            # The zeros, and the work that used their memory before, are queued on the current
+            # stream. The result must come after both. `ready` takes a stream, `absent` does not.
             self._hand_in(gradients)
 
     def _hand_in(self, gradients: GradientSet) -> None:
@@ -219,9 +220,9 @@ class GradientSlot(Slot):
             return
         stream = devices.current_stream(wire)
         gradients.wait_stream(self.index, stream)
-        # Behind the result is what that stream does from now on. Where it is the one that made the
-        # gradient, torch's allocator needs to hear nothing; and of memory of compiled CUDA graphs
-        # (mode="reduce-overhead") torch wants nothing noted.
+        # Later work of that stream comes after the result. If that stream made the gradient,
+        # torch's allocator needs no note. torch also refuses notes about the memory of compiled
+        # CUDA graphs (mode="reduce-overhead").
         if stream != self.made_on:
             devices.used_by_current_stream(wire)
         self.made_on = None

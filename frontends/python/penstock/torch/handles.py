@@ -1,4 +1,4 @@
-"""Operations under way, by the integer handles of Horovod's interface."""
+"""The operations under way, with the integer handles of Horovod's interface."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from penstock.torch.tensors import memory_of
 
 
 Ranks = tuple[int, ...]  # world ranks of an operation, ascending; empty: all
-Finish = Callable[[Operation], Any]  # makes the caller's result out of a finished operation
+Finish = Callable[[Operation], Any]  # makes the caller's result from a finished operation
 
 
 @dataclass
 class _Pending:
-    """One operation, or those of a group in their order."""
+    """One operation, or the operations of a group in their order."""
 
     operations: list[Operation]
     finishes: list[Finish]
@@ -35,19 +35,20 @@ class _Pending:
 _lock = threading.Lock()
 _handles = itertools.count()
 _pending: dict[int, _Pending] = {}
-# Names that may not be used again yet. A name is free once its operation was synchronized or polled
-# true, not already when it has ended here: a broadcast ends earlier on its root than elsewhere, and
-# whether a second one is refused must not depend on that.
+# Names that must not be used again yet. A name is free once synchronize() has returned or poll()
+# has returned True for its operation. The end of the operation on this rank is not enough: a
+# broadcast ends earlier on its root than on other ranks, and all ranks must refuse a second one
+# alike.
 _taken: set[tuple[str, Ranks]] = set()
-# Numbers of unnamed operations per kind and group of ranks: its ranks match the k-th unnamed
-# all-reduce with each other, whatever else they do.
+# Numbers of unnamed operations per kind and group of ranks. The ranks of a group match their k-th
+# unnamed all-reduce with each other, independently of other operations.
 _unnamed: dict[tuple[str, Ranks], Iterator[int]] = {}
-_joins = 0  # since init, of all ranks together
+_joins = 0  # number of joins of all ranks since init
 
 
 def full_name(kind: str, name: str | None, ranks: Ranks = ()) -> str:
-    """The name under which ranks match: KIND.NAME, or KIND.noname.N for the N-th unnamed operation
-    of the kind."""
+    """The name by which ranks match an operation: KIND.NAME, or KIND.noname.N for the N-th unnamed
+    operation of the kind."""
     if name is not None:
         return f"{kind}.{name}"
     with _lock:
@@ -56,8 +57,8 @@ def full_name(kind: str, name: str | None, ranks: Ranks = ()) -> str:
 
 
 def count_anew() -> None:
-    """All ranks have joined: until now they have asked for different numbers of unnamed operations.
-    From here on their numbers begin again, beside that of the join."""
+    """Restarts the numbers of unnamed operations after all ranks have joined, because the ranks
+    have started different numbers of them. Names then also contain the number of the join."""
     global _joins
     with _lock:
         _unnamed.clear()
@@ -66,10 +67,10 @@ def count_anew() -> None:
 
 @dataclass
 class Request:
-    """An operation to start, its tensors usable by the runtime.
+    """An operation to start. The runtime must be able to use its tensors (see tensors.usable).
 
-    output: where the result goes, which may be `tensor`; None: the operation owns it.
-    fields: further ones of the C door's declaration.
+    output: the tensor for the result, which may be `tensor`; None: the operation owns the result.
+    fields: further fields of the declaration in the C interface.
     """
 
     pattern: int
@@ -81,14 +82,14 @@ class Request:
 
 
 def start(kind: str, name: str | None, request: Request, ranks: Ranks = ()) -> int:
-    """Starts an operation and returns its handle. Errors: ValueError, HorovodInternalError."""
+    """Starts an operation and returns its handle. Raises ValueError and HorovodInternalError."""
     return _start([full_name(kind, name, ranks)], [request], ranks, grouped=False)
 
 
 def start_group(
     kind: str, name: str | None, requests: Sequence[Request], ranks: Ranks = ()
 ) -> int:
-    """Starts all operations or none; the result of the handle is the tuple of theirs."""
+    """Starts all operations or none. The handle's result is the tuple of their results."""
     base = full_name(kind, name, ranks)
     names = [f"{base}_{i}of{len(requests)}" for i in range(1, len(requests) + 1)]
     return _start(names, requests, ranks, grouped=True)
@@ -97,7 +98,7 @@ def start_group(
 def start_named(
     kind: str, names: Sequence[str], requests: Sequence[Request], ranks: Ranks = ()
 ) -> int:
-    """As start_group, each operation under a name of its own."""
+    """Starts all operations or none, like start_group, but each with its own name."""
     return _start([full_name(kind, name, ranks) for name in names], requests, ranks, grouped=True)
 
 
@@ -138,7 +139,7 @@ def _wish(name: str, request: Request, ranks: Ranks) -> Wish:
 
 
 def poll(handle: int) -> bool:
-    """True when ``synchronize(handle)`` would return at once. ValueError for a handle that is not
+    """True if ``synchronize(handle)`` would return at once. ValueError for a handle that is not
     pending."""
     with _lock:
         pending = _pending.get(handle)
@@ -153,10 +154,10 @@ def poll(handle: int) -> bool:
 
 
 def synchronize(handle: int) -> Any:
-    """Waits for an operation and returns its result; None for a handle that is not pending (any
-    more). A group gives the tuple of its results.
+    """Waits for an operation and returns its result; None for a handle that is not (or no longer)
+    pending. For a group, returns the tuple of its results.
 
-    Raises HorovodInternalError when the ranks disagree or one of them failed.
+    Raises HorovodInternalError if the ranks disagree or a rank failed.
     """
     with _lock:
         pending = _pending.pop(handle, None)
@@ -183,9 +184,10 @@ def _release_all(aborted: bool) -> None:
         _pending.clear()
         _taken.clear()
         _joins = 0
-        _unnamed.clear()  # ranks count from one again after the next init
+        _unnamed.clear()  # after the next init, ranks count from one again
     if left and not aborted and not all(operation.poll() for operation in left):
-        # Releasing waits for the peers, who may never ask for these: say so to everybody instead.
+        # Releasing waits for the peers, which may never start these operations. Abort instead, so
+        # that all ranks receive the reason.
         names = ", ".join(operation.name for operation in left)
         world.current().abort(
             f"rank {world.rank()} was shut down with operations in progress: {names}"

@@ -1,5 +1,6 @@
-"""Who this process is where a store of torch is there: that of its default group, or the one that
-torchrun's agent keeps. The store brings the ranks together, so that no port has to be agreed on."""
+"""The number of this process according to a store of torch: the store of torch's default group, or
+the store of torchrun's agent. The ranks have their rendezvous in that store and need no port for
+it."""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ import torch.distributed as dist
 from penstock import _library as c
 
 _MOST_PAUSE_S = 0.05
-_TO_AGENT = timedelta(seconds=30)  # it is there before its ranks
+_TO_AGENT = timedelta(seconds=30)  # time to reach the agent, which starts before its ranks
 
-# RendezvousTable over the store of one group; ranks open their runs in one order.
+# Numbers the rendezvous in the store of one group. All ranks open their runs in one order.
 _rendezvous = itertools.count()
 
 
 class Identity:
-    """A rank of those that share a store, as common.runtime.Introduction.
+    """A rank among the ranks that share a store. Implements common.runtime.Introduction.
 
-    by: who says so, for messages.
+    by: the name of the store's owner, for messages.
     """
 
     def __init__(self, store: Any, rank: int, size: int, by: str) -> None:
@@ -38,8 +39,8 @@ class Identity:
         self._rounds = itertools.count()
 
     def gather(self, text: str, timeout_s: float, warning_s: float) -> list[str]:
-        """As common.runtime.Introduction says. Polls: a wait inside torch's store could not be
-        interrupted, and keeps others from it."""
+        """Gathers the texts of all ranks, see common.runtime.Introduction. Polls, because a wait
+        inside torch's store cannot be interrupted and blocks other users of the store."""
         key = f"{self._key}/{next(self._rounds)}"
         store = self._store
         store.set(f"{key}/{self.rank}", text)
@@ -86,7 +87,8 @@ class Identity:
 
 
 def of_default_group() -> Identity | None:
-    """None where torch has no group, or one without a store, as over its MPI back end."""
+    """The identity in torch's default group. None if torch has no group, or if the group has no
+    store, as with torch's MPI backend."""
     if not dist.is_available() or not dist.is_initialized():
         return None
     try:
@@ -99,8 +101,8 @@ def of_default_group() -> Identity | None:
 
 
 def of_torchrun() -> Identity | None:
-    """None where torchrun has not started this process with others, or keeps no store for them, and
-    where the user has named a port."""
+    """The identity that torchrun gave this process. None if torchrun has not started it together
+    with other processes, if torchrun keeps no store, or if the user has named a port."""
     told = os.environ
     if told.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or "PENSTOCK_PORT" in told:
         return None
@@ -108,7 +110,7 @@ def of_torchrun() -> Identity | None:
         rank, size, port = (int(told[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
         host = told["MASTER_ADDR"]
     except (KeyError, ValueError):
-        return None  # the core says what is wrong with them
+        return None  # the core reports the error in these variables
     if size == 1 or not dist.is_available():
         return None
     try:
@@ -121,22 +123,22 @@ def of_torchrun() -> Identity | None:
             f"find each other: {error}; set PENSTOCK_PORT to a free port of rank 0's host, equal "
             "on all ranks"
         ) from error
-    # Ranks that were started anew do not find what the ones before them left.
+    # Restarted ranks must not find the keys of the ranks before them.
     life = told.get("TORCHELASTIC_RESTART_COUNT", "0")
     return Identity(dist.PrefixStore(f"penstock of life {life}", store), rank, size, "torchrun")
 
 
 def is_below_mpi() -> bool:
-    """Whether MPI's launcher has started this process, and no torchrun below it."""
+    """True if MPI's launcher has started this process, without a torchrun in between."""
     told = os.environ
-    # srun's own PMI sets the same as other MPIs.
+    # srun's own PMI sets the variables of other MPI implementations.
     is_sruns = told.get("PMI_JOBID") == f"{told.get('SLURM_JOB_ID')}.{told.get('SLURM_STEP_ID')}"
     is_any = "OMPI_COMM_WORLD_SIZE" in told or ("PMI_SIZE" in told and not is_sruns)
     return is_any and "TORCHELASTIC_RUN_ID" not in told
 
 
 def why_not(plugin: str) -> str:
-    """Why a transport's plugin cannot be loaded; empty where it can."""
+    """The reason why a transport's plugin cannot be loaded; empty if it can be loaded."""
     library = c.library()
     path = library.path.parent / "penstock" / "plugins" / f"collective-{plugin}.so"
     if not path.exists():

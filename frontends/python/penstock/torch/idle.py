@@ -1,5 +1,5 @@
-"""What stands for the set of the core on a rank that is not in the optimizer's process set: it
-exchanges nothing, and the optimizer is the user's own there."""
+"""A replacement for the core's set on a rank outside the optimizer's process set. It exchanges
+nothing, and the optimizer acts like the user's optimizer there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock._library import COUNTER_NAMES, PHASE_IDLE
 
 
 class IdleSet:
-    """The calls of a GradientSet without gradients, none of which does anything."""
+    """The calls of a GradientSet without gradients. Each call does nothing."""
 
     name = "optimizer of a process set that this rank is not in"
     alive = False

@@ -1,5 +1,6 @@
-"""The variables by which torch's init_process_group finds its ranks, where srun or mpirun has set
-its own alone: then the same lines start under every launcher. What is set stays as it is."""
+"""Sets the variables that torch's init_process_group needs, if srun or mpirun has set only its own
+variables. A script then starts without changes under every launcher. Variables that are set
+stay."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ import os
 import zlib
 from collections.abc import Mapping, MutableMapping
 
-_FIRST_PORT, _PORTS = 10000, 10000  # below those of Penstock's own store, and of systems
+_FIRST_PORT, _PORTS = 10000, 10000  # below the ports of Penstock's own store and of systems
 
 
 def fill_in(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT for one of several processes
-    that has no RANK. Where a batch script has set WORLD_SIZE, the launcher has to say the same."""
+    """Sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT if this process is one of
+    several and has no RANK. Does nothing if a batch script has set a WORLD_SIZE that differs from
+    the launcher's number."""
     if "RANK" in environment:
         return
     found = _of_mpirun(environment) or _of_srun(environment)
@@ -24,7 +26,8 @@ def fill_in(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def _of_mpirun(environment: Mapping[str, str]) -> dict[str, str] | None:
-    """Of one on this host: a host that all can reach is in no variable of mpirun's."""
+    """The variables of a process that mpirun started, if all processes are on this host: no
+    variable of mpirun names a host that all processes can reach."""
     prefix = "OMPI_COMM_WORLD_"
     names = {"RANK": "RANK", "WORLD_SIZE": "SIZE", "LOCAL_RANK": "LOCAL_RANK"}
     found = {name: environment.get(prefix + theirs, "") for name, theirs in names.items()}
@@ -36,7 +39,8 @@ def _of_mpirun(environment: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def _of_srun(environment: Mapping[str, str]) -> dict[str, str] | None:
-    """Of a step: in a batch script Slurm's variables tell of the job."""
+    """The variables of a process of a Slurm step. In a batch script outside a step, Slurm's
+    variables describe the job, so the result is None there."""
     names = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
     found = {name: environment.get(theirs, "") for name, theirs in names.items()}
     found["WORLD_SIZE"] = environment.get("SLURM_STEP_NUM_TASKS") or found["WORLD_SIZE"]
@@ -52,7 +56,7 @@ def _port(run: str) -> str:
 
 
 def first_host(nodes: str) -> str:
-    """"node03" of "node[03-07,9],other"."""
+    """The first host of a Slurm node list: "node03" for "node[03-07,9],other"."""
     end = min((at for at in (nodes.find("["), nodes.find(",")) if at >= 0), default=len(nodes))
     if end == len(nodes) or nodes[end] == ",":
         return nodes[:end]

@@ -1,8 +1,8 @@
 """A transport over one of torch's process groups, for runs with ``collective = "borrowed"``.
 
-The plugin `borrowed` hands out frames and takes those that have come (plugins/collectives/borrowed/borrowed.h);
-here they are moved over the group, by two threads for each other rank. The run's own threads never
-wait for Python.
+The plugin `borrowed` provides frames to send and takes received frames
+(plugins/collectives/borrowed/borrowed.h). This module moves the frames over the group, with two
+threads for each other rank. The run's own threads never wait for Python.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from penstock.common.runtime import BorrowedTransport
 from penstock.torch import identity, world
 
 _DOOR = "penstock.borrowed/1"
-_EXTENSION = 15  # words before it in penstock_collective
-# A group's messages of its own begin at tag 0; each run has the next one here.
+_EXTENSION = 15  # number of words before `extension` in penstock_collective
+# A group's own messages begin at tag 0. Each run takes the next tag from this one on.
 _FIRST_TAG = 1 << 30
 _TAGS = 1 << 20
-# A wait that ends by its time closes all connections of the group: none may.
+# A wait that times out closes all connections of the group, so no wait may time out.
 _FOR_EVER = timedelta(days=3650)
 _PARTING_S = 2.0
 _REMEDIES = {
@@ -70,16 +70,16 @@ class _Door(ctypes.Structure):
 
 
 def lend_process_group(group: dist.ProcessGroup | None = None) -> None:
-    """Lends a process group of torch's to the runs that init() opens from now on: those whose
-    configuration says ``collective = "borrowed"``, or names no transport.
+    """Lends a torch process group to the runs that init() opens from now on, if their configuration
+    has ``collective = "borrowed"`` or names no transport.
 
-    group: of backend gloo, with all ranks in their order; default: torch's default group. It may
-        be used beside, but for the tags from 2**30 to 2**30 + 2**20 of its messages between two
-        ranks.
+    group: a group of backend gloo, with all ranks in their order; default: torch's default group.
+        The program may continue to use the group, except the tags from 2**30 to 2**30 + 2**20 of
+        messages between two ranks.
 
-    On every rank, before init(). ValueError for a group that cannot carry a run, and while a
-    runtime is open. Where the launcher's usual transport cannot be loaded, a default group of
-    backend gloo is borrowed without it.
+    Call it on every rank, before init(). ValueError for a group that cannot carry a run, and while
+    a runtime is open. If the launcher's usual transport cannot be loaded, a run borrows a default
+    group of backend gloo without this call.
     """
     if not dist.is_initialized():
         raise ValueError(
@@ -117,8 +117,8 @@ def _next_tag() -> int:
 
 
 def _for_want_of_others() -> tuple[BorrowedTransport, str] | None:
-    """The default group as a run's transport, and what to say of it, where it is up and the
-    transport of this launcher cannot be loaded."""
+    """The default group as a run's transport, with a warning about it; None unless the group is
+    ready and the transport of this launcher cannot be loaded."""
     if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
         return None
     usual = "mpi" if identity.is_below_mpi() else "ucx"
@@ -141,10 +141,10 @@ world.borrow_for_want(_for_want_of_others)
 
 
 class BorrowedRun:
-    """What one run has of a borrowed group, from before it opens until it is closed.
+    """The transport of one run over a borrowed group, from before the run opens until it is closed.
 
-    collective, instance: addresses of the transport's table and instance, as
-        penstock_runtime_options takes them.
+    collective, instance: addresses of the transport's table and instance, for
+        penstock_runtime_options.
     """
 
     def __init__(self, group: dist.ProcessGroup, tag: int) -> None:
@@ -155,7 +155,7 @@ class BorrowedRun:
         self._relay = self._door.open(group.rank(), group.size(), make_error)
         if not self._relay:
             raise MemoryError("no memory for the frames of a borrowed process group")
-        # Daemons: a rank that never answers must not keep this process from its end.
+        # Daemon threads, because a rank that never answers must not block this process's end.
         self._threads = [
             threading.Thread(target=move, args=(peer,), name=f"penstock-borrowed-{peer}", daemon=True)
             for peer in range(group.size())
@@ -218,8 +218,9 @@ class BorrowedRun:
         self._door.lost(self._relay, peer, c.Str.of(first_line))
 
     def close(self) -> None:
-        """After the runtime, or where it did not open. Waits a moment for the others to come here
-        too; what a rank that does not come may still use is kept."""
+        """Closes the transport after the runtime is closed or could not open. Waits a short time
+        for the other ranks to close theirs. Memory that a slower rank may still use is leaked on
+        purpose."""
         self._door.end(self._relay)
         end = time.monotonic() + _PARTING_S
         for thread in self._threads:

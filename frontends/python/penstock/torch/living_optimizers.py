@@ -1,4 +1,4 @@
-"""torch's optimizers of this process: which live, and which are in the middle of a step."""
+"""Finds the living torch optimizers of this process, and the optimizers that are inside a step."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from torch.optim.optimizer import (
 
 from penstock import _library as c
 
-inside: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # a step of theirs has begun
-_found: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # by searches
+inside: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # optimizers inside a step
+_found: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # optimizers that searches have found
 _told: list[Callable[[Optimizer, int, bool], None]] = []
 
 
 def watch(tell: Callable[[Optimizer, int, bool], None]) -> None:
-    """From now on `tell` hears of every step of every optimizer, whoever wraps it: the optimizer,
-    OPTIMIZER_BEGINS or OPTIMIZER_ENDS, and whether the step has a closure."""
+    """Calls `tell` at the begin and the end of every step of every optimizer, also of a wrapped
+    one. The arguments are the optimizer, OPTIMIZER_BEGINS or OPTIMIZER_ENDS, and whether the step
+    has a closure."""
     if not _told:
         register_optimizer_step_pre_hook(_step_begins)
         register_optimizer_step_post_hook(_step_ends)
@@ -42,11 +43,11 @@ def _step_ends(optimizer: Optimizer, _: Any, __: Any) -> None:
 
 
 def having(parameters: set[int]) -> list[Optimizer]:
-    """Those that have some of these parameters, given by id. Where those that were found before do
-    not have all of them, every object of the process is asked."""
+    """The optimizers that have some of these parameters, given by id. If the optimizers found
+    before do not have all parameters, searches all objects of the process."""
     known = _among_found(parameters)
     if not parameters.issubset(number for ids in known.values() for number in ids):
-        gc.collect()  # each rank would find other garbage
+        gc.collect()  # otherwise ranks would find different garbage
         _found.update(one for one in gc.get_objects() if issubclass(type(one), Optimizer))
         known = _among_found(parameters)
     return list(known)

@@ -1,8 +1,8 @@
 """torch's loss scaling (``torch.amp.GradScaler``) with gradients that are averaged over ranks.
 
-The scaler reads gradients by going through ``optimizer.param_groups``: in ``unscale_``, and in
-``step`` where ``unscale_`` was left out. What it finds there must be the averages, for then every
-rank sees the same infinities and takes, or leaves out, the same steps.
+The scaler reads gradients through ``optimizer.param_groups``: in ``unscale_``, or in ``step`` if
+the program does not call ``unscale_``. It must find the averages there. Every rank then sees equal
+infinities, and all ranks take or skip a step together.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def asked_by_scaler(frame: FrameType) -> bool:
-    """True when the code of `frame` belongs to a gradient scaler of torch (amp, FSDP's)."""
+    """True if the code of `frame` belongs to a gradient scaler of torch (of amp or of FSDP)."""
     module = frame.f_globals.get("__name__", "")
     return module.startswith("torch.") and module.endswith("grad_scaler")
 
 
 def scaler_above() -> bool:
-    """True when a gradient scaler of torch's that is enabled has called."""
+    """True if an enabled gradient scaler of torch is among the callers."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if asked_by_scaler(frame):
@@ -35,8 +35,9 @@ def scaler_above() -> bool:
 
 
 def warn_of_untold_scale(options: OptimizerOptions, gradients: GradientSet, told_to: str) -> None:
-    """One warning where residuals meet a loss scale that nobody told: they would change their size
-    when the scale does. told_to: what has the user's `set_grad_scale`."""
+    """Warns once if the scheme keeps residuals and the program has not set the loss scale:
+    residuals would change their size with the scale. told_to: the variable name of the object with
+    `set_grad_scale`."""
     if options.scale_told or not gradients.report().get("state_bytes"):
         return
     options.scale_told = True

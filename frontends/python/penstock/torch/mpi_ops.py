@@ -1,10 +1,10 @@
 """Collective operations on torch tensors: Horovod's names, arguments and errors.
 
 Ranks match operations by name, not by the order of calls. Asynchronous forms return a handle for
-`poll` and `synchronize`; the tensor must stay untouched until then. Out-of-place synchronous forms
-are differentiable. `process_set` names the ranks that take part; a rank that is not one of them
-must not call. Errors: ValueError for what is wrong on this rank, HorovodInternalError on every rank
-where ranks disagree, NotImplementedError for what follows in a later version.
+`poll` and `synchronize`; the tensor must stay unchanged until then. Out-of-place synchronous forms
+are differentiable. `process_set` names the ranks that take part; other ranks must not call the
+operation. Errors: ValueError for a mistake of this rank; HorovodInternalError on every rank if
+ranks disagree; NotImplementedError for features that follow in a later version.
 """
 
 from __future__ import annotations
@@ -94,34 +94,35 @@ __all__ = [
     "sparse_allreduce_async", "start_timeline", "stop_timeline", "synchronize",
 ]  # fmt: skip
 
-# Horovod keeps these functions in an object of this name, and some scripts ask it.
+# Horovod keeps these functions in an object of this name, and some scripts use it.
 _basics = sys.modules[__name__]
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Returns when every rank has called it."""
+    """Waits until every rank of the process set has called it."""
     ranks = members_of(process_set)
     request = handles.Request(c.BARRIER, None, lambda _: None)
     synchronize(handles.start("barrier", None, request, ranks))
 
 
 def join(device: int = -1) -> int:
-    """This rank's data is at an end: waits until every rank has joined, and returns the rank that
-    joined last, the same on all. Call it after ``step()``; then all go on as before.
+    """Declares that this rank has no more data. Waits until every rank has joined and returns the
+    rank that joined last, which is equal on all ranks. Call it after ``step()``. Afterwards
+    training may continue as before.
 
-    device: Horovod's, not looked at: what takes part while it waits is in host memory.
+    device: Horovod's argument. It is ignored, because a waiting rank works in host memory.
 
-    While it waits the rank adds zeros to the sums and averages of the others, which are still
-    divided by the number of all ranks, and its optimizers step along without an update: their
-    residuals go out, and plans and switches stay those of the others. Parameters stay as they are:
-    broadcast them from the rank that is returned. All other operations fail on the ranks that ask
-    for them until all have joined. Ctrl-C ends it, and so does a rank that fails, with
-    HorovodInternalError by its name.
+    While this rank waits, it adds zeros to the sums and averages of the other ranks; averages are
+    still divided by the number of all ranks. Its optimizers take part in the steps without an
+    update: their residuals are sent, and their plans and switches stay equal to those on the other
+    ranks. Its parameters stay unchanged, so broadcast them from the returned rank. Until all ranks
+    have joined, all other operations fail on the ranks that start them. Ctrl-C ends the wait. A
+    rank that fails also ends it, with a HorovodInternalError that names the rank.
     """
     del device
     outstanding.flush_all()
     runtime = world.current()
     while (last := runtime.join(patience_us=100_000)) is None:
-        pass  # here Python looks at signals
+        pass  # here Python handles signals
     handles.count_anew()
     return last

@@ -1,4 +1,4 @@
-"""DistributedOptimizer: any torch optimizer, with its gradients averaged over ranks before the
+"""DistributedOptimizer: wraps any torch optimizer and averages its gradients over ranks before the
 update."""
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from penstock.torch.settings import Settings, scheme_text
 
 
 class _DistributedOptimizer:
-    """What is laid over the user's optimizer class. The class made by DistributedOptimizer derives
-    from this one and from the user's, in that order, so that ``super()`` here is the user's
-    optimizer."""
+    """The methods that DistributedOptimizer adds to the user's optimizer class. It makes a class
+    that derives from this class and from the user's class, in that order, so ``super()`` here is
+    the user's optimizer."""
 
     _exchange: GradientExchange
     _deferred: DeferredUpdates
@@ -37,8 +37,8 @@ class _DistributedOptimizer:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """torch's parameter groups. A torch ``GradScaler`` that goes through them after backward,
-        to unscale gradients or to look for infinities, finds averages: they are waited for first.
+        """torch's parameter groups. If a torch ``GradScaler`` reads them after backward, to unscale
+        gradients or to find infinities, this property first waits for the averages.
         """
         exchange: GradientExchange | None = self.__dict__.get("_exchange")
         if (
@@ -60,22 +60,22 @@ class _DistributedOptimizer:
 
     @property
     def backward_passes_per_step(self) -> int:
-        """Backward passes whose gradients are added up locally before they are averaged over
-        ranks."""
+        """The number of backward passes whose gradients are added locally before they are averaged
+        over ranks."""
         return self._exchange.passes
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Changes how many backward passes make a step; counting starts again."""
+        """Changes the number of backward passes in a step; counting starts again."""
         check_passes(passes)
         self._exchange.set_passes(passes)
 
     def synchronize(self) -> None:
-        """Waits until every ``p.grad`` holds the average (or sum) over ranks, for clipping and the
-        like.
+        """Waits until every ``p.grad`` holds the average (or sum) over ranks, for example to clip
+        it.
 
         Use ``with optimizer.skip_synchronize(): optimizer.step()`` afterwards. A parameter that
-        backward did not reach on this rank takes part with zeros. Raises what went wrong during
-        backward, too.
+        backward did not reach on this rank takes part with zeros. Also raises errors that occurred
+        during backward.
         """
         self._exchange.synchronize()
 
@@ -89,9 +89,9 @@ class _DistributedOptimizer:
             self._should_synchronize = True
 
     def step(self, closure: Any = None) -> Any:
-        """Synchronizes, unless in ``skip_synchronize()``, and takes the optimizer's step.
+        """Synchronizes, except in ``skip_synchronize()``, and takes the optimizer's step.
 
-        Under a scheduler that defers updates the parameters change in the next forward, or at
+        If the scheduler defers updates, the parameters change in the next forward or at
         ``flush()``.
         """
         exchange = self._exchange
@@ -137,7 +137,8 @@ class _DistributedOptimizer:
         return loss
 
     def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
-        """As in torch. AssertionError between backward and ``step()`` or ``synchronize()``."""
+        """Zeroes the gradients, as in torch. AssertionError between backward and ``step()`` or
+        ``synchronize()``."""
         if self._exchange.touched:
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() but before "
@@ -147,15 +148,15 @@ class _DistributedOptimizer:
         super().zero_grad(*arguments, **keywords)  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's own state, as without penstock. Applies deferred updates first."""
+        """Returns the state of the user's optimizer alone. Applies deferred updates first."""
         self._deferred.flush()
         return super().state_dict()  # type: ignore[misc]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Loads what ``state_dict()`` gave, and the state of compression if
-        ``compression_state_dict()`` was added to it.
+        """Loads a state that ``state_dict()`` returned. If ``compression_state_dict()`` was added
+        to it, also loads the state of compression.
 
-        Gradients that were handed in but not waited for are dropped; call it on every rank.
+        Gradients that were handed in but not waited for are dropped. Call it on every rank.
         """
         own = dict(state_dict)
         keys = (compression_state.KEY, compression_state.SPARSE_KEY)
@@ -167,7 +168,8 @@ class _DistributedOptimizer:
             self.load_compression_state_dict(saved)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Refused: the gradients are agreed with the other ranks when the optimizer is made."""
+        """Raises ValueError, because the ranks agree on the gradients when the optimizer is
+        made."""
         del param_group
         raise ValueError(
             "a DistributedOptimizer takes no further parameter groups; add them to the optimizer "
@@ -177,75 +179,79 @@ class _DistributedOptimizer:
     # ---- Beyond Horovod ----
 
     def flush(self) -> None:
-        """Applies all deferred updates: call it before parameters are read other than by a module's
-        forward, ``state_dict()`` or ``broadcast_parameters()``. Costs nothing where nothing is
-        deferred."""
+        """Applies all deferred updates. Call it before code reads parameters in another manner than
+        by a module's forward, ``state_dict()`` or ``broadcast_parameters()``. Costs nothing if no
+        update is deferred."""
         self._deferred.flush()
 
     def skip_step(self) -> None:
-        """Instead of ``step()``: the step is forgotten. What compression keeps is, to the bit, what
-        it was before the backward.
+        """Forgets the step. Call it instead of ``step()``, on every rank or on none. The state of
+        compression becomes, to the bit, the state before the backward.
 
-        Call it on every rank or on none. A synchronized step whose gradients ``zero_grad()`` throws
-        away is forgotten without it.
+        A synchronized step whose gradients ``zero_grad()`` throws away is forgotten without this
+        call.
         """
         exchange = self._exchange
         exchange.synchronize()
         exchange.end(c.STEP_FORGOTTEN)
 
     def let_go(self) -> None:
-        """Zeroes what memories keep of earlier steps (residuals, momenta, shifts), on every rank or
-        on none: for a loop that throws away every step because of what one of them has left there.
-        A step that was not taken yet is forgotten."""
+        """Zeroes the values that memories keep of earlier steps (residuals, momenta, shifts). Call
+        it on every rank or on none. It helps a loop that throws away every step because an earlier
+        step has left bad values there. A step that was not taken yet is forgotten."""
         self._restart()
         self._exchange.set.let_go()
 
     def set_grad_scale(self, scale: float) -> None:
-        """The factor by which the loss of the next backward is scaled (``scaler.get_scale()``), so
-        that residuals keep their true size when it changes. Call it before backward."""
+        """Sets the factor by which the loss of the next backward is scaled
+        (``scaler.get_scale()``). Residuals then keep their true size when the factor changes. Call
+        it before backward."""
         self._exchange.scale_next(float(scale))
 
     def compression_state_dict(self) -> dict[str, torch.Tensor]:
-        """What compression keeps on this rank, under the key "penstock": each rank saves and loads
-        its own."""
+        """Returns the state of compression on this rank, under the key "penstock". Each rank saves
+        and loads its own."""
         self._deferred.flush()
         return compression_state.save(self._exchange)
 
     def load_compression_state_dict(self, state_dict: dict[str, torch.Tensor]) -> None:
-        """Restores what ``compression_state_dict()`` gave on this rank; the next steps equal those
-        after the save."""
+        """Restores a state that ``compression_state_dict()`` returned on this rank. The next steps
+        equal the steps after the save."""
         self._restart()
         compression_state.load(self._exchange, state_dict)
 
     def load_compression_shards(self, states: Iterable[dict[str, torch.Tensor]]) -> str:
-        """Restores what ``compression_state_dict()`` gave on every rank of a run, of this size or
-        another, in the order of its ranks; collective, with the same on every rank. What is owed to
-        the parameters stays. Returns what became of each kind of state, a line for each."""
+        """Restores the states that ``compression_state_dict()`` returned on all ranks of a run, in
+        the order of its ranks; that run may have had another number of ranks. Collective, with
+        equal states on every rank. Unsent gradient values keep their total effect on the
+        parameters, unless a plugin drops or refuses them. Returns a line for each kind of state
+        with its treatment."""
         self._restart()
         return compression_state.load_shards(self._exchange, list(states))
 
     def reset_compression_state(self) -> None:
-        """Forgets residuals and the like; collective. A step under way ends first. After a failure in
-        the middle of a step the run is over: start again."""
+        """Forgets the state of compression, such as residuals. Collective. A step under way ends
+        first. After a failure in the middle of a step the run is over: start again."""
         try:
-            self._exchange.set.reset()  # ends the step, into the gradients that are still held
+            self._exchange.set.reset()  # ends the step; results go to the gradients still held
         finally:
             self._deferred.forget()
             self._exchange.abandon()
 
     def report(self) -> dict[str, Any]:
-        """The plan of this optimizer's gradients and their counters."""
+        """Returns the plan and the counters of this optimizer's gradients."""
         self._exchange.conclude()
         return self._exchange.set.report()
 
     def counters(self) -> dict[str, int]:
-        """Totals of this optimizer: steps, gradient_bytes, payload_bytes, moved_bytes and so on."""
+        """Returns totals of this optimizer: steps, gradient_bytes, payload_bytes, moved_bytes and
+        so on."""
         self._exchange.conclude()
         return self._exchange.set.counters()
 
     def close(self) -> None:
-        """Applies deferred updates and takes all hooks off; then it is the user's optimizer again.
-        Every rank calls it."""
+        """Applies deferred updates and removes all hooks. The object then acts like the user's
+        optimizer. Every rank must call it."""
         if self._exchange.set.alive:
             self._restart()
         self._deferred.unwatch()
@@ -263,7 +269,7 @@ class _DistributedOptimizer:
             self._exchange.restart()
 
     def _step_on(self, groups: list[dict[str, Any]]) -> None:
-        """The user's optimizer's step on some parameters only."""
+        """Takes the user's optimizer's step on these parameter groups only."""
         kept, self.param_groups = self.param_groups, groups
         try:
             super().step()  # type: ignore[misc]
@@ -288,36 +294,38 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     """Wraps a torch optimizer so that gradients are averaged over ranks while backward runs.
     Collective.
 
-    optimizer: its options and its state are taken over; use the returned one from now on.
-    named_parameters: usually ``model.named_parameters()``; names and order are the same on every
+    optimizer: the returned optimizer takes over its options and its state and must be used instead
+        of it from now on.
+    named_parameters: usually ``model.named_parameters()``; names and order must be equal on every
         rank.
     compression: ``Compression.none``, ``Compression.fp16`` or a class with static compress and
-        decompress, on top of the scheme that the configuration chooses.
-    backward_passes_per_step: backward passes added up locally before gradients are averaged.
-    op: Average or Sum; Adasum in a world of one rank only, where there is nothing to add.
+        decompress. It applies in addition to the scheme of the configuration.
+    backward_passes_per_step: number of backward passes that are added locally before gradients are
+        averaged.
+    op: Average or Sum; Adasum only in a world of one rank, where nothing is added.
     gradient_predivide_factor: with Average: gradients are divided by it before the sum over ranks,
-        the rest after it.
-    num_groups, groups: Horovod's; checked only, for the scheduler decides which gradients travel
-        together.
-    sparse_as_dense: sparse gradients travel dense and become sparse again; without it the ranks
-        gather each other's indices and values, past the scheme.
-    process_set: the ranks that average with each other; every rank of the world may make the
-        optimizer, and on a rank outside the set it is the user's own.
-    scheme: a Scheme, TOML text or the path of a .toml file, for this optimizer instead of the
-        configuration's.
-    check_parameters: compare the parameters of the ranks before the first gradient leaves. Where
-        they differ (a forgotten ``broadcast_parameters``) rank 0 warns, or every rank raises
-        HorovodInternalError, as ``check_parameters`` in ``[runtime]`` says. False: they are not
-        compared, and ranks may differ.
+        and the sum by the remaining factor.
+    num_groups, groups: Horovod's arguments. They are only checked, because the scheduler decides
+        which gradients travel together.
+    sparse_as_dense: sparse gradients travel dense and become sparse again. Without it the ranks
+        gather each other's indices and values, and the scheme does not apply.
+    process_set: the ranks that average with each other. Every rank of the world may make the
+        optimizer; on a rank outside the set it acts like the user's optimizer.
+    scheme: a Scheme, TOML text or the path of a .toml file; it replaces the configuration's scheme
+        for this optimizer.
+    check_parameters: compare the parameters of the ranks before the first gradient is sent. If
+        they differ (a forgotten ``broadcast_parameters``), rank 0 warns or every rank raises
+        HorovodInternalError, depending on ``check_parameters`` in ``[runtime]``. False: parameters
+        are not compared and may differ.
 
-    Returns an instance of a class derived from the optimizer's own, of the same name. Also in a
-    world of one rank gradients go through the runtime, so that compression acts there as elsewhere.
-    Only parameters that require gradients now take part. Parameters that an older
-    DistributedOptimizer had go over to this one. Raises ValueError as Horovod does,
-    HorovodInternalError when ranks disagree.
+    Returns an instance of a class that derives from the optimizer's class and has its name. In a
+    world of one rank, gradients also go through the runtime, so compression acts there too.
+    Only parameters that require gradients now take part. If an older DistributedOptimizer has some
+    of the parameters, this one takes them over. Raises ValueError like Horovod, and
+    HorovodInternalError if ranks disagree.
 
-    Between backward and ``step()`` gradients are on their way: ``p.grad`` is not to be read then,
-    and changing it is an AssertionError. To clip averaged gradients::
+    Between backward and ``step()`` gradients are being exchanged: do not read ``p.grad`` then;
+    changing it is an AssertionError. To clip averaged gradients::
 
         loss.backward()
         optimizer.synchronize()
@@ -338,20 +346,20 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     named = name_parameters(optimizer.param_groups, given)
     base: Any = type(optimizer)
     if issubclass(base, _DistributedOptimizer):
-        base = base.__mro__[2]  # wrapped again: the user's own class
+        base = base.__mro__[2]  # already wrapped: take the user's own class
     made: Any = type(
         base.__name__,
         (_DistributedOptimizer, base),
         {"__doc__": base.__doc__, "__module__": base.__module__},
     )
     wrapped = made.__new__(made)
-    # Options, state and torch's own bookkeeping are shared with the original; a learning-rate
-    # scheduler may have laid a `step` of its own over the original, which would hide ours.
+    # Options, state and torch's own bookkeeping are shared with the original. A learning-rate
+    # scheduler may have set a `step` on the original, which would hide the `step` of this class.
     wrapped.__dict__.update(
         {key: value for key, value in optimizer.__dict__.items() if key != "step"}
     )
-    # Such a scheduler counts steps of the original, which will have none, and would warn: by the
-    # first name, before torch 2.4 by the second.
+    # Such a scheduler counts steps of the original, which will take none, and would warn. It reads
+    # the first name; before torch 2.4 it reads the second.
     optimizer._opt_called = True  # type: ignore[attr-defined]
     optimizer._step_count = 1  # type: ignore[attr-defined]
     exchange = GradientExchange(

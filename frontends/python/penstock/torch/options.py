@@ -1,5 +1,5 @@
-"""What the core is told of an optimizer before a step: learning rates, momentum, and the scale of
-the loss. Only what has changed is told."""
+"""Reports an optimizer's learning rates, momentum and loss scale to the core before a step. Only
+changed values are reported."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from penstock.torch.checks import has_momentum
 class OptimizerOptions:
     """The options of the parameters of one set, which may belong to several optimizers.
 
-    groups: gives the parameter groups; asked each time, for load_state_dict makes new ones.
-    predivide: what gradients are divided by before the core sees them. Told as part of the scale,
-        it changes no method that knows an absolute size.
+    groups: returns the parameter groups. It is called each time, because load_state_dict makes new
+        groups.
+    predivide: the divisor of gradients before the core receives them. It is reported as part of
+        the scale, so that methods with an absolute size, such as a threshold, are not affected.
     """
 
     def __init__(
@@ -31,30 +32,32 @@ class OptimizerOptions:
         self._scale_in_force: float | None = None
 
     def of_new_set(self) -> None:
-        """The next set is told everything anew; its flags say whether there is momentum now."""
+        """Prepares for a new set, which receives all values again. The flags of that set state
+        whether the optimizer has momentum now."""
         self._rates.clear()
         self._has_momentum = has_momentum(self.groups())
         if self._scale is None:
             self._scale = self._scale_in_force
 
     def scale_next(self, scale: float) -> None:
-        """The loss scale of the next backward. ValueError unless it is above 0."""
+        """Stores the loss scale of the next backward. ValueError unless it is above 0."""
         if not scale > 0:
             raise ValueError(f"grad scale is {scale}, expected a number above 0")
         self._scale = scale / self._predivide
         self.scale_told = True
 
     def tell_scale(self, gradients: GradientSet) -> None:
-        """Before the first gradient of a step."""
+        """Reports a new loss scale to the core. Call it before the first gradient of a step."""
         if self._scale is not None:
             gradients.set_grad_scale(self._scale)
             self._scale_in_force, self._scale = self._scale, None
 
     def tell(self, gradients: GradientSet, indices: Mapping[int, int]) -> None:
-        """What schedulers of the learning rate and load_state_dict may have changed.
+        """Reports momentum and learning rates to the core if they have changed, for example by a
+        scheduler of the learning rate or by load_state_dict.
 
-        indices: of the set's gradients, by the id of their parameter. HorovodInternalError where
-        the optimizer has a momentum now that a memory has, too."""
+        indices: index of each gradient in the set, by the id of its parameter. HorovodInternalError
+        if the optimizer now has a momentum and a memory of the set has one too."""
         groups = self.groups()
         if not self._has_momentum and has_momentum(groups):
             gradients.set_momentum()

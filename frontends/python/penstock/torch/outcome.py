@@ -1,10 +1,12 @@
-"""What became of a step's results: used by an optimizer, or thrown away by the user.
+"""Observes the outcome of a step's results: an optimizer has used them, or the user has thrown them
+away.
 
-The core decides that; it is told here what is seen, by every door (optimizer, DDP hook, FSDP2):
-when optimizers of the parameters begin and end a step, which torch says by hooks whoever wraps
-them, and which gradients hold their results no more. A result is gone where `p.grad` is None, or
-where it was changed or replaced and is all zero: gradients are read for zeros only there. One that
-was replaced by other numbers counts as made from the result.
+The core decides the outcome. This module reports observations to it, for DistributedOptimizer, the
+DDP hook and FSDP2: the begin and the end of every optimizer's step, which torch's hooks report for
+wrapped optimizers too, and the gradients that no longer hold their results. A result is gone if
+`p.grad` is None, or if it was changed or replaced and is zero in every element. Only gradients that
+were changed or replaced are read for zeros. Other numbers in place of a result count as computed
+from it.
 """
 
 from __future__ import annotations
@@ -27,11 +29,12 @@ _live: weakref.WeakSet[StepOutcome] = weakref.WeakSet()
 
 
 class StepOutcome:
-    """Tells one set of the core what became of its steps: `begin`, `landed` when the results are in
-    the gradients, `end`. Without a set, where `follow` was not called, it does nothing.
+    """Reports the outcomes of the steps of one set to the core. The calls of a step are `begin`,
+    `landed` when the results are in the gradients, and `end`. Before `follow`, without a set, the
+    object does nothing.
 
-    on_step: called with each optimizer of the parameters before it steps; a bound method, which is
-    held weakly.
+    on_step: called with each optimizer of the parameters before it steps. It must be a bound
+    method; it is held weakly.
     """
 
     def __init__(self, on_step: Callable[[Optimizer], None] | None = None) -> None:
@@ -39,33 +42,34 @@ class StepOutcome:
         self._on_step = None if on_step is None else weakref.WeakMethod(on_step)
         self._set: GradientSet | None = None
         self._parameters: list[torch.Tensor] = []
-        self._numbers: dict[int, int] = {}  # of the parameters, by id
+        self._numbers: dict[int, int] = {}  # number of a parameter, by its id
         self._agree: Callable[[bool], bool] | None = None
         self._hooks: list[Any] = []
         weakref.finalize(self, _remove, self._hooks)
         self._lock = threading.Lock()
-        # Optimizers, with the numbers of their parameters, and how many these were of all.
+        # Optimizers, with their number of parameters and the numbers of those in the set.
         self._known: weakref.WeakKeyDictionary[Optimizer, tuple[int, list[int]]]
         self._known = weakref.WeakKeyDictionary()
-        self._group_of: dict[int, int] = {}  # of parameters with an optimizer: which one
+        self._group_of: dict[int, int] = {}  # number of a parameter's optimizer, by parameter
         self._searched = False
-        self._untold: set[int] = set()  # whose optimizer was found, and has not stepped
-        self.stepped = False  # an optimizer has, since
-        self.muted = False  # updates of an earlier step are being made
-        self._serial = 0  # of steps
+        self._untold: set[int] = set()  # parameters whose optimizer is known but has not stepped
+        self.stepped = False  # an optimizer has stepped since the step began
+        self.muted = False  # updates of an earlier step are being applied
+        self._serial = 0  # number of the step
         self._begun: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
-        # Per parameter, what held its result when it was there; None: the result never got there.
+        # For each parameter the tensor that held its result when it arrived, and its version;
+        # None: the result was not put into the gradient.
         self._held: list[tuple[weakref.ref[torch.Tensor], int] | None] = []
-        self._reads_results = False  # where they were zero when they came
+        self._reads_results = False  # notes which results are zero when they arrive
         self._came_zero: Callable[[], list[bool]] | None = None
         self._has_landed = False
-        self._may_be_gone = False  # a look may tell something
+        self._may_be_gone = False  # inspecting the gradients may show something new
         self._looked = False
-        self._looked_in = 0  # the backward in which that was
-        self._postponed: list[Callable[[], None]] = []  # optimizers that go on in a closure
-        self._facts: list[Callable[[], None]] = []  # seen on a device, which was not waited for
+        self._looked_in = 0  # the backward in which the gradients were inspected
+        self._postponed: list[Callable[[], None]] = []  # notes on optimizers that run a closure
+        self._facts: list[Callable[[], None]] = []  # observations whose device is not done yet
 
-    # ---- whom it follows ----
+    # ---- the followed parameters ----
 
     def follow(
         self,
@@ -74,11 +78,12 @@ class StepOutcome:
         by_hooks: bool = True,
         agree: Callable[[bool], bool] | None = None,
     ) -> None:
-        """From now on, instead of what it followed before. parameters[i] gets gradient i.
+        """Follows this set from now on, instead of an earlier one. parameters[i] gets gradient i.
 
-        by_hooks: look when a backward reaches a parameter, before it adds anything. agree: the
-        parameters share all gradients of the set, and ranks hold other parts of them: what is
-        found all zero here is asked of the others by this."""
+        by_hooks: inspect the gradients when a backward reaches a parameter, before it adds
+        anything. agree: given if the parameters share all gradients of the set and ranks hold
+        different parts of them. If all parts on this rank are zero, this function finds out whether
+        they are zero on all ranks."""
         self.unfollow()
         self._set = gradients
         self._parameters = list(parameters)
@@ -98,26 +103,26 @@ class StepOutcome:
 
             self._hooks += [one.register_hook(before_accumulation) for one in parameters]
         _live.add(self)
-        # Where the first backward comes out of an optimizer's closure.
+        # The first backward may run inside an optimizer's closure.
         for optimizer in list(living_optimizers.inside):
             self.at_optimizer(optimizer, c.OPTIMIZER_BEGINS)
 
     def unfollow(self) -> None:
-        """Follows nothing any more."""
+        """Stops following the set."""
         _live.discard(self)
         _remove(self._hooks)
         self.drop()
         self._set = None
 
     def drop(self) -> None:
-        """There is no step to end."""
+        """Drops the step: there is no step to end any more."""
         self.stepped = self._has_landed = self._may_be_gone = False
         self._facts.clear()
         self._postponed.clear()
         self._held = []
 
     def groups(self) -> list[dict[str, Any]]:
-        """The parameter groups of all optimizers that were seen."""
+        """The parameter groups of all optimizers that were observed."""
         return [
             group
             for optimizer, (_, numbers) in list(self._known.items())
@@ -128,11 +133,11 @@ class StepOutcome:
 
     @property
     def is_open(self) -> bool:
-        """A step has begun, and its end was not told."""
+        """True if a step has begun and the core has not received its end."""
         return self._set is not None and self._set.phase >= c.PHASE_OPEN
 
     def begin(self) -> None:
-        """A step opens, also in the core."""
+        """Begins a step, here and in the core."""
         if self._set is None:
             return
         self._serial += 1
@@ -141,7 +146,8 @@ class StepOutcome:
         self._set.step_begin()
 
     def landed(self, elsewhere: Iterable[int] = ()) -> None:
-        """All results are in the gradients, but those of parameters `elsewhere`."""
+        """Notes that all results are in the gradients, except the results of parameters
+        `elsewhere`."""
         if self._set is None or not self.is_open:
             return
         gradients = [one.grad for one in self._parameters]
@@ -155,7 +161,8 @@ class StepOutcome:
         self._has_landed = self._may_be_gone = True
 
     def look(self) -> None:
-        """Before a backward adds to gradients, or between two: which results are gone?"""
+        """Finds lost results and reports them. Call it before a backward adds to gradients, or
+        between two backwards."""
         backward = torch._C._current_graph_task_id()
         with self._lock:
             if not self._may_be_gone or (backward == self._looked_in and backward != -1):
@@ -164,7 +171,7 @@ class StepOutcome:
             self.settle()
             is_alive = self._set is not None and self._set.alive
             if not is_alive or not (self._looked or self._set.outcome_open()):
-                self._may_be_gone = False  # an optimizer has used them all
+                self._may_be_gone = False  # an optimizer has used all results
                 self._resume()
                 return
             self._looked = True
@@ -174,19 +181,20 @@ class StepOutcome:
             self._resume()
 
     def is_decided(self) -> bool:
-        """Whether to end the step tells no more than is known: an optimizer has stepped, or there
-        is none that could."""
+        """True if the outcome of the step is known already: an optimizer has stepped, or no
+        optimizer has these parameters."""
         if not self.stepped and self._set is not None and self.is_open:
             self._search()
             return not self._group_of
         return True
 
     def end(self, outcome: int = c.STEP_AS_SEEN) -> None:
-        """Ends the step in the core. What the device has not told yet is waited for."""
+        """Ends the step in the core. Waits for observations that the device has not delivered
+        yet."""
         if self._set is None or not self.is_open:
             return
         if outcome == c.STEP_AS_SEEN and not self._has_landed and not self.stepped:
-            outcome = c.STEP_FORGOTTEN  # backward has failed before its end
+            outcome = c.STEP_FORGOTTEN  # backward failed before its end
         if outcome == c.STEP_AS_SEEN:
             self.look()
             self._resume()
@@ -195,23 +203,23 @@ class StepOutcome:
         self.drop()
 
     def discard(self) -> None:
-        """Ends the step before the state of the set is replaced, or ends: as seen where an
-        optimizer has used it, else it is forgotten."""
+        """Ends the step before the state of the set is replaced or ends. If an optimizer has used
+        the step, its outcome is the observed one; otherwise it is forgotten."""
         if self.stepped:
             self.end()
             return
         try:
             self.end(c.STEP_FORGOTTEN)
         except HorovodInternalError:
-            self.end(c.STEP_APPLIED)  # [runtime] forget = false; what it leaves is replaced
+            self.end(c.STEP_APPLIED)  # [runtime] forget = false; the state is replaced anyway
 
     @property
     def is_told(self) -> bool:
-        """False while the core was not told all that was seen: on a device it is known later."""
+        """True if the core has received all observations. Those on a device are known later."""
         return not self._facts
 
     def settle(self) -> None:
-        """Tells the core what was seen of gradients on devices, and waits for them."""
+        """Waits for the observations of gradients on devices and reports them to the core."""
         facts, self._facts = self._facts, []
         for fact in facts:
             fact()
@@ -219,7 +227,7 @@ class StepOutcome:
     # ---- optimizers ----
 
     def at_optimizer(self, optimizer: Optimizer, moment: int, has_closure: bool = False) -> None:
-        """An optimizer begins or ends a step. What `on_step` raises comes out of it."""
+        """Called when an optimizer begins or ends a step. Passes on exceptions of `on_step`."""
         if self._set is None or not self._set.alive or self.muted:
             return
         numbers = self._numbers_of(optimizer)
@@ -233,7 +241,7 @@ class StepOutcome:
         if on_step is not None:
             on_step(optimizer)
         if has_closure and self._has_landed and not self.stepped:
-            # The closure may throw away what an earlier backward has left, or add to it.
+            # The closure may throw away the results of an earlier backward, or add to them.
             self._untold.update(numbers)
             self._postponed.append(lambda: self._note(optimizer, numbers, moment))
         else:
@@ -253,7 +261,7 @@ class StepOutcome:
         gone = self._gone(numbers) if self._has_landed and is_first else None
         self.stepped = self.stepped or self.is_open
         found_inf = None if begins else getattr(optimizer, "found_inf", None)
-        # Fused optimizers get the scaler's finding and leave the step out by themselves.
+        # Fused optimizers receive the scaler's result and skip the step themselves.
         left_out = (lambda: False) if found_inf is None else devices.later(found_inf)
 
         def tell() -> None:
@@ -306,7 +314,8 @@ class StepOutcome:
 
         def read() -> list[bool]:
             zeros = found()
-            # Thrown away, or was nothing sent of it? From the next step on that is looked at.
+            # Zeros may be thrown away or may have arrived as zeros. From the next step on results
+            # are read on arrival to distinguish both.
             self._reads_results = self._reads_results or any(zeros)
             return zeros
 
@@ -326,7 +335,8 @@ class StepOutcome:
             told = None if gone is None else gone.read()
             self._set.optimizer_step(numbers, moment, told)
             return
-        # Other ranks may have zeros where this one has none, and are not asked at each step.
+        # Other ranks may have zeros where this rank has none; asking them at every step would cost
+        # too much.
         is_gone = gone is not None and not gone.doubtful and all(gone.gone)
         n_gradients = self._set.n_gradients
         self._set.optimizer_step(range(n_gradients), moment, [is_gone] * n_gradients)
@@ -337,7 +347,7 @@ class StepOutcome:
             told = gone.read()
             never_used = [number for number in self._untold if told[number]]
         else:
-            # Without those that are doubtful: all the others are gone.
+            # True if all gradients that are not doubtful are gone.
             is_gone = gone.gone.count(True) + len(gone.doubtful) == len(gone.gone)
             if is_gone and gone.doubtful:
                 is_gone = self._agree(all(gone.is_zero()))

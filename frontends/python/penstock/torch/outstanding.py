@@ -1,4 +1,4 @@
-"""Updates that are promised and not applied yet, as everybody sees them who is not `deferred`."""
+"""Outstanding updates (promised, but not applied yet), for modules other than `deferred`."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from penstock.torch.gradients import Slot
 
 
 class Deferral(Protocol):
-    """What others ask of DeferredUpdates."""
+    """The interface of DeferredUpdates for other modules."""
 
     outstanding: dict[int, Slot]
 
     def settle(self) -> None:
-        """Before the first gradient of a step: the results of the one before arrive, and it
-        ends."""
+        """Waits for the results of the last step, which then ends. Called before the first gradient
+        of a step."""
 
     def flush(self) -> None:
         """Applies every outstanding update."""
 
     def check_unused(self, slot: Slot) -> None:
-        """Raises when `slot` has an outstanding update."""
+        """Raises RuntimeError if `slot` has an outstanding update."""
 
     def slots_changed(self) -> None:
-        """The exchange has other slots for the same parameters."""
+        """Replaces the slots after the exchange has made new ones for its parameters."""
 
 
 live: weakref.WeakSet[Deferral] = weakref.WeakSet()  # of this process

@@ -1,8 +1,8 @@
-"""Which exchange averages a parameter's gradient: the one made last.
+"""Decides which exchange averages a parameter's gradient: the exchange that was made last.
 
-A parameter that is wrapped again goes over to the new optimizer, at once and on every rank alike,
-whether or not the old optimizer was garbage by then: its hooks come off and its set is ended here,
-for the garbage collector of each rank has a time of its own.
+A parameter that is wrapped again belongs to the new optimizer at once, on every rank, even if the
+old optimizer still exists. This module removes the old hooks and destroys the old set, because the
+garbage collectors of the ranks would do so at different times.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from penstock.torch.functions import allgather_object
 
 
 class Exchange(Protocol):
-    """What a claim asks of the exchange that laid it."""
+    """The interface of an exchange for its claim."""
 
     set: Any
 
     def give_way(self) -> None:
-        """Another optimizer takes over the parameters."""
+        """Stops the exchange, because another optimizer takes over the parameters."""
 
 
 class Claim:
-    """What one exchange laid upon its parameters. Outlives the exchange, and never keeps a
-    parameter alive."""
+    """The hooks and the set of one exchange for its parameters. A claim outlives the exchange and
+    never keeps a parameter alive."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = weakref.ref(exchange)
@@ -42,19 +42,19 @@ class Claim:
 
     @property
     def open(self) -> bool:
-        """Gradients were handed in and not waited for."""
+        """True if gradients were handed in and not waited for."""
         return self.set.phase in (c.PHASE_OPEN, c.PHASE_DEFERRED)
 
     def take_off(self) -> None:
-        """Takes the hooks off the parameters."""
+        """Removes the hooks from the parameters."""
         for hook in self.hooks:
             hook.remove()
         self.hooks = []
 
     def give_way(self, open_somewhere: bool) -> None:
-        """Ends the exchange for good, in favour of a new one; every rank does so.
+        """Ends the exchange for good, because a new one replaces it. Every rank does so.
 
-        open_somewhere: some rank has handed gradients in, which waits for all ranks."""
+        open_somewhere: some rank has handed in gradients, whose exchange waits for all ranks."""
         self.take_off()
         exchange = self.exchange()
         try:
@@ -65,18 +65,18 @@ class Claim:
                     self.set.step_end(c.STEP_FORGOTTEN)
                 self.set.wait_all()
         except (HorovodInternalError, ValueError):
-            pass  # the step is given up in any case; the new set will meet what is wrong
+            pass  # the step is abandoned in any case; the new set will report the failure
         if self.set.alive:
             world.current().destroy_set(self.set)
 
 
-# By identity: tensors compare element by element.
+# Keys compare by identity, because tensors compare element by element.
 _claims: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
 def displace(parameters: Sequence[torch.Tensor], process_set: ProcessSet) -> None:
-    """Ends every exchange that has one of these parameters; in the order of the parameters, so that
-    ranks agree. Collective where there is one."""
+    """Ends every exchange that has any of these parameters, in the order of the parameters, so that
+    ranks agree. Collective if there is such an exchange."""
     seen: list[Claim] = []
     for parameter in parameters:
         claim = _claims.get(parameter)
@@ -92,13 +92,13 @@ def displace(parameters: Sequence[torch.Tensor], process_set: ProcessSet) -> Non
 
 
 def register(claim: Claim, parameters: Sequence[torch.Tensor]) -> None:
-    """Notes whose the parameters are from now on."""
+    """Notes that the parameters belong to this claim from now on."""
     for parameter in parameters:
         _claims[parameter] = claim
 
 
 def check_unclaimed(parameters: Sequence[torch.Tensor]) -> None:
-    """ValueError where a DistributedOptimizer averages the gradients of one of these parameters."""
+    """ValueError if a DistributedOptimizer averages any of these parameters' gradients."""
     for parameter in parameters:
         claim = _claims.get(parameter)
         if claim is not None and claim.set.alive and claim.exchange() is not None:

@@ -8,15 +8,17 @@ from typing import Any
 
 
 class Scheme:
-    """Names one compressor, memory, collective and scheduler, as a .toml file does.
+    """A compression scheme: names a compressor, a memory, a collective and a scheduler, like a
+    .toml file.
 
         Scheme(compressor="topk", memory="residual",
                options={"compressor.topk": {"density": 0.01}},
                rules=[{"match": {"dims": 1}, "compressor": "none"}])
 
-    What is left out is as in a file without it. options: the tables of the plugins by their names;
-    rules, switches: the tables [[rule]] and [[switch]], in their order. It is checked where it is
-    used: errors are those of the file that ``str()`` of it is.
+    options: the tables of the plugins, by table name. rules, switches: the tables [[rule]] and
+    [[switch]], in their order. keys: the keys of [scheme]. Omitted keys have the defaults of a
+    file. ``str()`` gives the TOML text. The scheme is checked at its use, with the errors of a
+    file with that text.
     """
 
     def __init__(
@@ -44,13 +46,13 @@ class Scheme:
 
 
 def _toml(value: Any) -> str:
-    """ValueError for what TOML has no words for."""
+    """The TOML text of a value. ValueError for a type that TOML does not have."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml(one) for one in value) + "]"
     if isinstance(value, (bool, str)):
-        return json.dumps(value)  # the same words and escapes in both
+        return json.dumps(value)  # JSON and TOML share these words and escapes
     if isinstance(value, (int, float)):
         return repr(value)
     raise ValueError(

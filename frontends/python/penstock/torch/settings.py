@@ -1,4 +1,4 @@
-"""What a DistributedOptimizer was asked for, as its exchange of gradients needs it."""
+"""The settings of a DistributedOptimizer for its exchange of gradients, and scheme arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.torch.scheme import Scheme
 
 @dataclass(frozen=True)
 class Settings:
-    """The arguments of DistributedOptimizer, checked."""
+    """The checked arguments of DistributedOptimizer."""
 
     compression: Any
     passes: int  # backward passes per step
@@ -28,11 +28,11 @@ class Settings:
     predivide: float
     sparse_as_dense: bool
     process_set: ProcessSet
-    scheme: str  # TOML text; empty: the configuration's
+    scheme: str  # TOML text; empty: the configuration's scheme
     check_parameters: bool
 
     def flags(self, groups: Sequence[dict[str, Any]]) -> int:
-        """What the core is told about the optimizer of these parameter groups."""
+        """The flags of the set for the optimizer of these parameter groups."""
         flags = c.SET_REPORTS_OUTCOME | c.SET_DEFERRED_UPDATE
         flags |= c.SET_OPTIMIZER_MOMENTUM if has_momentum(groups) else 0
         flags |= c.SET_SUM if self.op == Sum else 0
@@ -40,7 +40,7 @@ class Settings:
 
 
 def given_scheme(scheme: Any) -> str:
-    """The text of a scheme argument that is not left out. ValueError for what is none."""
+    """The text of a scheme argument. ValueError for an argument of another type."""
     if isinstance(scheme, (str, os.PathLike, Scheme)):
         return str(scheme)
     raise ValueError(
@@ -51,8 +51,9 @@ def given_scheme(scheme: Any) -> str:
 
 
 def checked(scheme: str) -> str:
-    """The same. ValueError for what is neither text nor a file: mostly the name of a method."""
-    written = "=" in scheme or scheme.lstrip().startswith("[")  # as TOML is, keys or none
+    """Returns `scheme` unchanged. ValueError if it is neither TOML text nor a .toml file; mostly it
+    is the name of a method."""
+    written = "=" in scheme or scheme.lstrip().startswith("[")  # it looks like TOML text
     if scheme and not written and not scheme.endswith(".toml"):
         raise ValueError(
             f"the scheme is {scheme!r}, expected the path of a .toml file, such as "
@@ -62,8 +63,8 @@ def checked(scheme: str) -> str:
 
 
 def scheme_text(scheme: str | Scheme | None) -> str:
-    """The TOML text of a scheme argument: text as it is, or the contents of a file that ends in
-    .toml. conf/NAME.toml that is not in the working directory is the one that was installed."""
+    """The TOML text of a scheme argument: the text itself, or the content of a file that ends in
+    .toml. If conf/NAME.toml is not in the working directory, the installed file is taken."""
     if scheme is None:
         return ""
     scheme = checked(str(scheme))
@@ -77,8 +78,8 @@ def scheme_text(scheme: str | Scheme | None) -> str:
 
 
 def _of_one_set(text: str, file: str, path: Path) -> str:
-    """The same; nothing for the file that the run was opened with. ValueError for another with a
-    table of the run, which no set can change."""
+    """Returns `text`, the content of a scheme file for one set; empty if the file opened the run.
+    ValueError if another file has a table of the run, because a set cannot change the run."""
     for number, line in enumerate(text.splitlines(), 1):
         table = re.match(r"\s*\[\s*(runtime|transport)\s*[\].]", line)
         if table and world.is_initialized():
@@ -98,7 +99,7 @@ def _is_same_file(path: Path, other: str) -> bool:
 
 def open_with(scheme: str) -> bool:
     """Opens the runtime with this scheme (TOML text, or the path of a .toml file) as its
-    configuration; False where it is open already, and has one. Collective over all ranks."""
+    configuration. False if the runtime is open already. Collective over all ranks."""
     if world.is_initialized():
         return False
     if scheme.endswith(".toml") and "\n" not in scheme:

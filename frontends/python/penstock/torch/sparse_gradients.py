@@ -1,5 +1,5 @@
-"""Sparse gradients that stay sparse: every rank gathers the rows of all, indices and values, under
-the parameter's name. The core's schemes do not touch them."""
+"""Sparse gradients that travel sparse: every rank gathers the rows of all ranks, indices and
+values, under the parameter's name. The core's schemes do not apply to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from penstock.torch.gradients import Slot
 class SparseSlot(Slot):
     """A parameter whose gradients are sparse.
 
-    sparse_dim: how many of the parameter's dimensions the indices count; 1 for an embedding.
+    sparse_dim: the number of the parameter's dimensions that the indices address; 1 for an
+        embedding.
     """
 
     __slots__ = ("op", "process_set", "sparse_dim", "_result")

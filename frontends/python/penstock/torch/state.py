@@ -1,8 +1,8 @@
-"""State of compression (residuals, factors, step index, plan) as a state dict: one tensor of bytes
-per rank.
+"""The state of compression (residuals, factors, step index, plan) as a state dict: one tensor of
+bytes per rank.
 
-Residuals belong to their rank: save on every rank and restore each rank's own, and never broadcast
-them.
+Residuals belong to their rank. Save them on every rank, restore each rank's own, and never
+broadcast them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from penstock.torch.exchange import GradientExchange
 
 KEY = "penstock"
-# Which gradients are exchanged sparse, beside the set; only there where some are.
+# The gradients that are exchanged sparse, outside the set. The key exists only if there are some.
 SPARSE_KEY = "penstock.sparse"
 
 
 def save(exchange: GradientExchange) -> dict[str, torch.Tensor]:
-    """The state of an exchange on this rank; of a step that is not over nothing is in it.
-    HorovodInternalError after a failure inside a step."""
+    """Returns the state of an exchange on this rank. It contains nothing of a step that is not
+    over. HorovodInternalError after a failure inside a step."""
     exchange.conclude()
     if exchange.outcome.stepped:
-        exchange.end()  # by another optimizer of these parameters
+        exchange.end()  # another optimizer of these parameters has stepped
     saved = {KEY: tensor_of(exchange.set.save())}
     if exchange.sparse:
         saved[SPARSE_KEY] = tensor_of(json.dumps(exchange.sparse).encode())
@@ -34,8 +34,8 @@ def save(exchange: GradientExchange) -> dict[str, torch.Tensor]:
 
 
 def load(exchange: GradientExchange, state: dict[str, torch.Tensor]) -> None:
-    """Restores what `save` gave. ValueError for anything else, HorovodInternalError for another
-    rank's or model's."""
+    """Restores a state that `save` returned. ValueError for other data; HorovodInternalError for
+    the state of another rank or another model."""
     data = bytes_of(state.get(KEY) if isinstance(state, dict) else None, KEY)
     sparse = json.loads(bytes_of(state[SPARSE_KEY], SPARSE_KEY)) if SPARSE_KEY in state else {}
     if sparse != exchange.sparse:
@@ -44,8 +44,9 @@ def load(exchange: GradientExchange, state: dict[str, torch.Tensor]) -> None:
 
 
 def load_shards(exchange: GradientExchange, states: Sequence[dict[str, torch.Tensor]]) -> str:
-    """Restores what `save` gave on every rank of a run, in their order; collective. Returns what
-    became of each kind of state. Errors as `load`."""
+    """Restores the states that `save` returned on all ranks of a run, in the order of its ranks.
+    Collective. Returns a line for each kind of state with its treatment. Errors are those of
+    `load`."""
     if exchange.sparse or any(SPARSE_KEY in state for state in states):
         raise ValueError(
             "gradients that are exchanged sparse have no state to share; load each rank's own on "
@@ -76,10 +77,10 @@ def _shape_of(data: Any) -> str:
 
 
 def state_dict(optimizer: Any) -> dict[str, torch.Tensor]:
-    """``optimizer.compression_state_dict()`` of a DistributedOptimizer."""
+    """Calls ``optimizer.compression_state_dict()`` of a DistributedOptimizer."""
     return optimizer.compression_state_dict()
 
 
 def load_state_dict(optimizer: Any, state: dict[str, torch.Tensor]) -> None:
-    """``optimizer.load_compression_state_dict(state)`` of a DistributedOptimizer."""
+    """Calls ``optimizer.load_compression_state_dict(state)`` of a DistributedOptimizer."""
     optimizer.load_compression_state_dict(state)

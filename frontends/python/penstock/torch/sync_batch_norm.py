@@ -1,4 +1,4 @@
-"""Batch normalisation over the batches of all ranks together."""
+"""Batch normalisation over the joined batches of all ranks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from penstock.torch.collectives.reductions import Sum, reduction_fields
 
 
 class SyncBatchNorm(_BatchNorm):
-    """BatchNorm1d, 2d or 3d whose statistics in training are those of all ranks' batches joined.
+    """BatchNorm1d, 2d or 3d that in training uses the statistics of the joined batches of all
+    ranks.
 
-    Ranks may have batches of different sizes, none at all included. Arguments, parameters, buffers
-    and state dict are those of torch.nn.BatchNorm; input of shape (N, C, ...), on any device. In
-    evaluation nothing is exchanged. Every rank runs its layers in the same order. ValueError when
+    Ranks may have batches of different sizes; a batch may be empty. Arguments, parameters, buffers
+    and state dict are those of torch.nn.BatchNorm. The input has shape (N, C, ...), on any device.
+    In evaluation nothing is exchanged. All ranks must run their layers in one order. ValueError if
     all ranks together have one value per channel.
     """
 
@@ -43,7 +44,7 @@ class SyncBatchNorm(_BatchNorm):
         from_batch = self.training or self.running_mean is None
         if from_batch and world.size() > 1:
             return self._normalize_together(input, momentum)
-        # Running statistics are updated in training only, where they are kept at all.
+        # Running statistics, if they are kept, are updated in training only.
         kept = not self.training or self.track_running_stats
         return torch.nn.functional.batch_norm(
             input,
@@ -74,7 +75,7 @@ def _statistics_dtype(tensor: torch.Tensor) -> torch.dtype:
 
 
 def _per_channel(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Values of shape (C) in the shape that broadcasts over (N, C, ...)."""
+    """Reshapes values of shape (C) so that they broadcast over (N, C, ...)."""
     return values.reshape(1, -1, *(1 for _ in range(like.dim() - 2)))
 
 
@@ -84,7 +85,7 @@ def _joint_statistics(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor,
     over = [0, *range(2, values.dim())]
     count = values.numel() // max(1, channels)
     mean = values.sum(over) / max(1, count)
-    # Squares of deviations from the own mean: squares of values would cancel.
+    # Add squares of deviations from this rank's mean; sums of squared values would lose digits.
     squares = (values - _per_channel(mean, values)).square().sum(over)
     mine = torch.cat([mean.double(), squares.double(), mean.new_tensor([count]).double()])
     mine = mine.cpu().reshape(1, -1)
@@ -100,7 +101,7 @@ def _joint_statistics(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor,
 
 
 class _Normalize(torch.autograd.Function):
-    """Gives (normalized, mean, biased variance, values per channel)."""
+    """Returns (normalized, mean, biased variance, number of values per channel)."""
 
     @staticmethod
     def forward(ctx: Any, input: Any, weight: Any, bias: Any, eps: float) -> Any:
@@ -131,7 +132,7 @@ class _Normalize(torch.autograd.Function):
         grad = grad_output.to(normalized.dtype)
         over = [0, *range(2, grad.dim())]
         sums = torch.stack([grad.sum(over), (grad * normalized).sum(over)])
-        # Of this rank alone: gradients of parameters are averaged with the others'.
+        # The sums of this rank alone, because the optimizer averages gradients of parameters.
         grad_bias, grad_weight = sums[0].clone(), sums[1].clone()
         grad_input = None
         if ctx.needs_input_grad[0]:

@@ -1,7 +1,7 @@
-"""torch tensors as the runtime's operations see them: element types, views, and copies where
-torch's layout does not fit.
+"""torch tensors for the runtime's operations: element types, views, and copies.
 
-Operations get contiguous memory of the host. Tensors of another device or layout go through a copy.
+Operations need contiguous host memory. Tensors on another device or in another layout go through a
+copy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DTYPES: dict[torch.dtype, int] = {
     torch.int64: c.INT64,
 }
 
-# Horovod's types for reductions, and bfloat16 as an extension; the narrow integers can only be
+# Horovod's element types for reductions, and bfloat16 as an extension. Narrow integers can only be
 # moved.
 REDUCIBLE: frozenset[torch.dtype] = frozenset(
     [torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -33,7 +33,7 @@ MOVABLE: frozenset[torch.dtype] = REDUCIBLE | {torch.uint8, torch.int8, torch.in
 
 
 def check_tensor(tensor: torch.Tensor, allowed: frozenset[torch.dtype]) -> None:
-    """Raises ValueError for a tensor that an operation cannot take."""
+    """Raises ValueError for a tensor that an operation does not accept."""
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"expected a torch.Tensor, got {type(tensor).__name__}")
     if tensor.is_sparse or tensor.dtype not in allowed:
@@ -43,10 +43,10 @@ def check_tensor(tensor: torch.Tensor, allowed: frozenset[torch.dtype]) -> None:
 
 
 def usable(tensor: torch.Tensor) -> bool:
-    """True when named operations can work in the tensor's own memory. Those of a device go through
-    a copy, also where gradients do not."""
+    """True if named operations can work in the tensor's own memory. Tensors on a device go through
+    a copy, even if gradients on that device do not."""
     if not tensor.is_cpu:
-        devices.place_of(tensor)  # says so where it is for a reason that can be fixed
+        devices.place_of(tensor)  # warns if there is a reason that the user can fix
         return False
     return tensor.is_contiguous()
 
@@ -59,12 +59,12 @@ def host_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def memory_of(tensor: torch.Tensor) -> Memory:
-    """A usable tensor as operations see it; keeps the tensor alive."""
+    """The memory of a usable tensor for operations. Keeps the tensor alive."""
     return Memory(tuple(tensor.shape), DTYPES[tensor.dtype], tensor.data_ptr(), tensor)
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The tensor's memory as uint8 when its type cannot be moved as such (bool, complex), else
+    """The tensor's memory as uint8 if operations cannot move its element type (bool, complex), else
     None."""
     if tensor.dtype in MOVABLE:
         return None

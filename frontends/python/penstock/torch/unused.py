@@ -1,5 +1,5 @@
-"""PenstockStates that no backward has used by the end of the program: mostly a hook that was not
-registered. Rank 0 says so once."""
+"""Warns at the end of the program about PenstockStates that no backward has used, mostly because
+the hook was not registered. Rank 0 prints one warning."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import sys
 
 from penstock.common import first_line
 
-_waiting: dict[int, str] = {}  # what they were made with
+_waiting: dict[int, str] = {}  # the schemes of unused states, by number
 _numbers = itertools.count()
 _owner_pid = os.getpid()
 
 
 def await_use(scheme: str) -> int:
-    """A state was made; the number is for `used`."""
+    """Notes that a state was made. Returns its number for `used`."""
     number = next(_numbers)
     _waiting[number] = scheme if scheme and "\n" not in scheme else "..."
     return number
 
 
 def used(number: int) -> None:
-    """It has seen a backward, or none is expected of it."""
+    """Notes that the state has seen a backward, or that no backward is expected."""
     _waiting.pop(number, None)
 
 
 @atexit.register
 def _at_exit() -> None:
-    # A forked child inherits the list, and a script that failed has other worries.
+    # Print nothing in a forked child, which inherits the list, and after an uncaught exception.
     if not _waiting or os.getpid() != _owner_pid or getattr(sys, "last_value", None) is not None:
         return
     if any(os.environ.get(name, "0") != "0" for name in ("RANK", "OMPI_COMM_WORLD_RANK")):

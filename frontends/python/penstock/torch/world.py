@@ -1,6 +1,6 @@
 """The runtime of this process: init, shutdown, topology, reports and the timeline.
 
-Horovod's interface has one world per process; here is the one global that this needs.
+Horovod's interface has one world per process. This module holds the global variables for it.
 """
 
 from __future__ import annotations
@@ -23,31 +23,32 @@ from penstock.common.process_sets import ProcessSetTable
 from penstock.common.runtime import BorrowedTransport, Runtime
 from penstock.torch import identity
 
-# The same number in Open MPI and MPICH.
+# Open MPI and MPICH both use this number.
 _MPI_THREAD_MULTIPLE = 3
 
 _lock = threading.RLock()
 _runtime: Runtime | None = None
 _owner_pid = 0
-# Makes the transport of a run, where the program lends one.
+# Makes the transport of a run if the program lends a transport; otherwise None.
 _lender: Callable[[], BorrowedTransport] | None = None
-# Makes one with what to say of it where no other can be had; None: there is none, or no need.
+# Makes a transport and the warning about it if no other transport can be loaded. Its result is None
+# if there is no such transport or it is not needed.
 _last_resort: Callable[[], tuple[BorrowedTransport, str] | None] = lambda: None
 _homogeneous = True
-# Run at the start of a shutdown, in the order of registration: they finish or give up what is under
-# way.
+# Actions that run at the start of a shutdown, in the order of registration. They finish or abandon
+# the work under way.
 _before_shutdown: list[Callable[[bool], None]] = []
 
 
 def before_shutdown(action: Callable[[bool], None]) -> Callable[[bool], None]:
-    """Registers `action(aborted)` to run whenever a runtime is about to close."""
+    """Registers `action(aborted)`, which runs whenever a runtime is about to close."""
     _before_shutdown.append(action)
     return action
 
 
 def borrow_from(lender: Callable[[], BorrowedTransport]) -> None:
-    """The runs that init opens from now on get a transport from `lender`. ValueError while one is
-    open."""
+    """Makes `lender` provide the transport of all runs that init opens from now on. ValueError
+    while a run is open."""
     global _lender
     with _lock:
         if _runtime is not None:
@@ -59,7 +60,7 @@ def borrow_from(lender: Callable[[], BorrowedTransport]) -> None:
 
 
 def borrow_for_want(lender: Callable[[], tuple[BorrowedTransport, str] | None]) -> None:
-    """Runs for which nothing was borrowed get a transport from `lender` where they have no other."""
+    """Makes `lender` provide the transport of runs that have borrowed none and have no other."""
     global _last_resort
     _last_resort = lender
 
@@ -77,14 +78,15 @@ def init(
     config: str | None = None,
     config_text: str | None = None,
 ) -> None:
-    """Opens the runtime and meets the other ranks; collective. Does nothing when it is open.
+    """Opens the runtime and connects it with the other ranks. Collective. Does nothing if the
+    runtime is open.
 
-    config: path of a TOML file; default: the one named by PENSTOCK_CONFIG, or no compression over
-        what fits the launcher, or over what was borrowed (lend_process_group).
+    config: path of a TOML file. Default: the file that PENSTOCK_CONFIG names; without it, no
+        compression, over the launcher's transport or a borrowed one (lend_process_group).
     config_text: TOML text instead of a file.
-    comm: Horovod's; the world is always that of the launcher, so it must be empty.
-    process_sets: the sets to register, the same on every rank; "dynamic" (or
-        HOROVOD_DYNAMIC_PROCESS_SETS=1) to add and remove them later.
+    comm: Horovod's argument. It must be empty, because the launcher always makes the world.
+    process_sets: the sets to register, equal on every rank; "dynamic" (or
+        HOROVOD_DYNAMIC_PROCESS_SETS=1) to add and remove sets later.
     """
     global _runtime, _owner_pid, _homogeneous
     if comm is not None and not (isinstance(comm, (list, tuple)) and not comm):
@@ -149,14 +151,14 @@ def _with_groups_remedy(said: str, group: identity.Identity | None) -> str:
 
 
 def transport_of(runtime: Runtime) -> str:
-    """By which messages travel: "ucx", "mpi", "borrowed" and so on."""
+    """The name of the transport: "ucx", "mpi", "borrowed" and so on."""
     scheme = runtime.report()["scheme"]
     return scheme["transport"] or scheme["collective"]
 
 
 def _settle_world(table: ProcessSetTable, wanted: Sequence[sets.ProcessSet]) -> bool:
-    """Registers the process sets of init and tells whether all hosts have the same number of
-    ranks. Collective; errors reach every rank."""
+    """Registers the process sets of init. Returns True if all hosts have equal numbers of ranks.
+    Collective; errors reach every rank."""
     fault = table.fault_of(wanted)
     asked = "refused" if fault else str([one.ranks for one in wanted])
     topology = table.runtime.topology
@@ -187,7 +189,8 @@ def _name_variables_without_effect(runtime: Runtime) -> None:
 
 
 def shutdown() -> None:
-    """Applies deferred updates, then closes the runtime. Does nothing when it is not open."""
+    """Applies deferred updates, then closes the runtime. Does nothing if the runtime is not
+    open."""
     _close(None)
 
 
@@ -203,7 +206,7 @@ def _close(failure: str | None) -> None:
         for action in _before_shutdown:
             try:
                 action(failure is not None)
-            except Exception as error:  # noqa: BLE001 - the runtime must be closed whatever an action meets
+            except Exception as error:  # noqa: BLE001 - the runtime must close anyway
                 first = first or error
         if failure is None and first is None:
             closing.say_if_unused()
@@ -216,12 +219,12 @@ def _close(failure: str | None) -> None:
 
 @atexit.register
 def _at_exit() -> None:
-    # A forked child (a data loader's worker) inherits the module but not the threads: it must not
-    # touch the runtime.
+    # A forked child (a data loader's worker) inherits this module but not the threads, so it must
+    # not touch the runtime.
     if _runtime is None or os.getpid() != _owner_pid:
         return
-    # Set by the interpreter when a script ends in an uncaught exception: then no peer may wait for
-    # this rank.
+    # The interpreter sets last_value when a script ends in an uncaught exception. No peer may then
+    # wait for this rank.
     error = getattr(sys, "last_value", None)
     _close(None if error is None else uncaught.reason(_runtime.topology.rank, error))
 
@@ -237,46 +240,46 @@ def rank() -> int:
 
 
 def size() -> int:
-    """How many processes there are."""
+    """The number of processes in the world."""
     return current().topology.size
 
 
 def local_rank() -> int:
-    """The number of this process among those of its host."""
+    """The number of this process among the processes of its host, from 0."""
     return current().topology.local_rank
 
 
 def local_size() -> int:
-    """How many processes there are on this host."""
+    """The number of processes on this host."""
     return current().topology.local_size
 
 
 def cross_rank() -> int:
-    """The number of this host."""
+    """The number of this host, from 0."""
     return current().topology.cross_rank
 
 
 def cross_size() -> int:
-    """How many hosts there are."""
+    """The number of hosts."""
     return current().topology.cross_size
 
 
 def is_homogeneous() -> bool:
-    """True when every host has the same number of processes."""
+    """True if all hosts have equal numbers of processes."""
     current()
     return _homogeneous
 
 
 def mpi_enabled() -> bool:
-    """True when messages travel over MPI; False before init."""
+    """True if messages travel over MPI; False before init."""
     if _runtime is None:
         return False
     return transport_of(_runtime) == "mpi"
 
 
 def mpi_threads_supported() -> bool:
-    """True when MPI was started so that any thread may call it, which mpi4py beside Horovod's
-    calls would need. ValueError before init and without MPI."""
+    """True if MPI was started so that any thread may call it. A program needs this to use mpi4py
+    beside Horovod's calls. ValueError before init and without MPI."""
     current()
     if not mpi_enabled():
         raise ValueError("Horovod MPI is not enabled; Please make sure it's installed and enabled.")
@@ -296,23 +299,24 @@ def _loaded_mpi() -> ctypes.CDLL:
 
 
 def report() -> dict[str, Any]:
-    """Configuration in force, plugins, plans and counters of the runtime, as the core reports
-    them."""
+    """Returns the configuration in force, the plugins, the plans and the counters of the runtime,
+    as the core reports them."""
     return current().report()
 
 
 def counters() -> dict[str, int]:
-    """Totals over all optimizers of this rank: steps, gradient_bytes, payload_bytes (handed to the
-    transport), moved_bytes (sent to other ranks, as often as they leave), dense_moved_bytes (the
-    same without compression), messages and so on."""
+    """Returns totals over all optimizers of this rank: steps, gradient_bytes, payload_bytes (bytes
+    handed to the transport), moved_bytes (bytes sent to other ranks, counted each time they are
+    sent), dense_moved_bytes (moved_bytes without compression), messages and so on."""
     return current().counters()
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
-    """Starts writing a Chrome trace of the stages of every bucket of rank 0; on other ranks it does
-    nothing, as Horovod's. `mark_cycles` warns: there are no cycles to mark.
+    """Starts a Chrome trace of the stages of every bucket of rank 0. On other ranks it does
+    nothing, like Horovod's function. `mark_cycles` gives a warning, because there are no cycles to
+    mark.
 
-    The configuration's `[runtime] timeline` gives a file for every rank."""
+    `[runtime] timeline` in the configuration writes a file for every rank instead."""
     if mark_cycles:
         warnings.warn(
             "start_timeline(mark_cycles=True) marks nothing: operations start when they are ready, "
@@ -322,11 +326,11 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
     if not file_path:
         raise ValueError("start_timeline got an empty path, expected the file to write")
     runtime = current()
-    # Every rank is given the same path: two writers would spoil the file.
+    # Every rank gets an equal path, and two writers would destroy the file.
     if runtime.topology.rank == 0:
         runtime.timeline(os.fspath(file_path))
 
 
 def stop_timeline() -> None:
-    """Ends the trace that start_timeline began."""
+    """Ends the trace of start_timeline()."""
     current().timeline("")

@@ -15,7 +15,7 @@ def in_thread(
 ) -> threading.Thread:
     """Starts ``target(*args)`` in a thread and returns it.
 
-    silent: exceptions of `target` end the thread without a trace. ValueError when args is no tuple.
+    silent: exceptions of `target` end the thread without a trace. ValueError if args is no tuple.
     """
     if not isinstance(args, tuple):
         raise ValueError(
@@ -25,7 +25,7 @@ def in_thread(
     def quietly() -> None:
         try:
             target(*args)
-        except Exception:  # noqa: BLE001 - what silent asks for
+        except Exception:  # noqa: BLE001 - `silent` requires it
             pass
 
     thread = threading.Thread(

@@ -1,2 +1,2 @@
-"""Collective operations on torch tensors, a file per operation; ``penstock.torch.mpi_ops`` is what
-users import."""
+"""Collective operations on torch tensors, one file per operation. Users import
+``penstock.torch.mpi_ops``."""

@@ -1,4 +1,4 @@
-"""All-gather: every rank gets the ranks' tensors, joined along the first dimension."""
+"""All-gather: every rank receives the tensors of all ranks, joined along the first dimension."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.torch.tensors import MOVABLE, check_tensor, host_copy, usable
 
 
 def check_rows(what: str, tensor: torch.Tensor) -> None:
-    """ValueError for a scalar: rows are what is gathered and dealt out."""
+    """ValueError for a scalar, because these operations move rows."""
     if tensor.dim() == 0:
         raise ValueError(
             f"{what} got a scalar, expected a tensor with at least one dimension; use "
@@ -29,7 +29,8 @@ def check_rows(what: str, tensor: torch.Tensor) -> None:
 
 
 def received_rows(like: torch.Tensor) -> Finish:
-    """A finish that gives (the received tensor on the device of `like`, rows from each rank)."""
+    """A Finish that returns (the received tensor on the device of `like`, the number of rows from
+    each rank)."""
 
     def finish(operation: Operation) -> tuple[torch.Tensor, list[int]]:
         address, n_bytes, rows = operation.result()
@@ -60,7 +61,8 @@ def _request(tensor: torch.Tensor, with_rows: bool) -> Request:
 def allgather_rows(
     tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet | None = None
 ) -> tuple[torch.Tensor, list[int]]:
-    """As allgather without history; returns (tensor, rows from each rank)."""
+    """Like allgather, but without autograd history. Returns (tensor, number of rows from each
+    rank)."""
     ranks = members_of(process_set)
     return synchronize(handles.start("allgather", name, _request(tensor, True), ranks))
 
@@ -68,8 +70,8 @@ def allgather_rows(
 def allgather_async(
     tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """Starts joining the ranks' tensors along the first dimension, which may differ (0 included);
-    returns a handle."""
+    """Starts an all-gather of the ranks' tensors, which are joined along the first dimension.
+    Returns a handle. The first dimension may differ between ranks and may be 0."""
     ranks = members_of(process_set)
     return handles.start("allgather", name, _request(tensor, False), ranks)
 
@@ -82,7 +84,8 @@ def own_rows(whole: torch.Tensor, rows: Sequence[int], process_set: ProcessSet) 
 
 
 class _Allgather(torch.autograd.Function):
-    """Its gradient is averaged over ranks; each rank takes the rows that were its own."""
+    """All-gather for autograd. The gradient is averaged over ranks; each rank takes the rows of its
+    own input."""
 
     @staticmethod
     def forward(ctx, tensor, name, process_set):  # type: ignore[no-untyped-def]
@@ -101,7 +104,7 @@ class _Allgather(torch.autograd.Function):
 def allgather(
     tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
-    """Returns the ranks' tensors joined along the first dimension; differentiable."""
+    """Returns the tensors of all ranks, joined along the first dimension. Differentiable."""
     return _Allgather.apply(tensor, name, process_set)
 
 
@@ -121,7 +124,7 @@ def grouped_allgather_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts all-gathers of several tensors; one handle, whose result is a tuple."""
+    """Starts all-gathers of several tensors. Returns one handle, whose result is a tuple."""
     return _start_group(tensors, False, name, process_set)
 
 
@@ -147,7 +150,7 @@ def grouped_allgather(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """Returns, for each of several tensors, the ranks' tensors joined along the first dimension;
-    differentiable."""
+    """Returns, for each of several tensors, the tensors of all ranks, joined along the first
+    dimension. Differentiable."""
     whole = check_group("grouped_allgather", tensors)
     return list(_GroupedAllgather.apply(name, process_set, *whole))

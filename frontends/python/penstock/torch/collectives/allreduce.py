@@ -1,4 +1,4 @@
-"""All-reduce: every rank gets the reduction of the ranks' tensors."""
+"""All-reduce: every rank receives the reduction of the tensors of all ranks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts a reduction of `tensor` over the ranks into a new tensor; returns a handle."""
+    """Starts a reduction of `tensor` over the ranks into a new tensor. Returns a handle."""
     op = resolve_op(op, average)
     return _start(tensor, None, name, op, prescale_factor, postscale_factor, process_set)
 
@@ -65,13 +65,13 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """As allreduce_async, in place."""
+    """Like allreduce_async, but in place."""
     op = resolve_op(op, average)
     return _start(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set)
 
 
 class _Allreduce(torch.autograd.Function):
-    """Its gradient is reduced in the same way."""
+    """All-reduce for autograd. The gradient is reduced with the arguments of the forward call."""
 
     @staticmethod
     def forward(ctx, tensor, name, *arguments):  # type: ignore[no-untyped-def]
@@ -94,7 +94,7 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Returns the reduction of `tensor` over the ranks; differentiable."""
+    """Returns the reduction of `tensor` over the ranks. Differentiable."""
     op = resolve_op(op, average)
     compressed, context = compression.compress(tensor)
     reduced = _Allreduce.apply(
@@ -112,7 +112,7 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """As allreduce, in place and not differentiable."""
+    """Like allreduce, but in place and not differentiable."""
     op = resolve_op(op, average)
     return synchronize(
         _start(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set)
@@ -148,7 +148,7 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts the reductions of several tensors; one handle, whose result is a tuple of new
+    """Starts the reductions of several tensors. Returns one handle, whose result is a tuple of new
     tensors."""
     op = resolve_op(op, average)
     return _start_group(tensors, False, name, op, prescale_factor, postscale_factor, process_set)
@@ -163,13 +163,14 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """As grouped_allreduce_async, in place."""
+    """Like grouped_allreduce_async, but in place."""
     op = resolve_op(op, average)
     return _start_group(tensors, True, name, op, prescale_factor, postscale_factor, process_set)
 
 
 class _GroupedAllreduce(torch.autograd.Function):
-    """The gradients are reduced as a group in the same way."""
+    """Grouped all-reduce for autograd. The gradients are reduced as a group with the arguments of
+    the forward call."""
 
     @staticmethod
     def forward(ctx, name, op, prescale_factor, postscale_factor, process_set, *tensors):  # type: ignore[no-untyped-def]
@@ -193,7 +194,7 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """Returns the reductions of several tensors; differentiable."""
+    """Returns the reductions of several tensors. Differentiable."""
     op = resolve_op(op, average)
     compressed = [
         compression.compress(one) for one in check_group("grouped_allreduce", tensors)
@@ -220,7 +221,7 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """As grouped_allreduce, in place and not differentiable."""
+    """Like grouped_allreduce, but in place and not differentiable."""
     op = resolve_op(op, average)
     handle = _start_group(tensors, True, name, op, prescale_factor, postscale_factor, process_set)
     return list(synchronize(handle))

@@ -1,4 +1,4 @@
-"""All-to-all: every rank deals the rows of its tensor out to the ranks."""
+"""All-to-all: every rank distributes the rows of its tensor over the ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.torch.tensors import MOVABLE, check_tensor, host_copy, usable
 
 
 def _check_splits(splits: Any, size: int, rows: int) -> torch.Tensor:
-    """The splits as an int32 tensor. ValueError for those that do not fit."""
+    """The splits as an int32 tensor. ValueError for splits that do not fit."""
     if not isinstance(splits, torch.Tensor):
         splits = torch.tensor(splits, dtype=torch.int32)
     if splits.dtype != torch.int32:
@@ -41,7 +41,8 @@ def _check_splits(splits: Any, size: int, rows: int) -> torch.Tensor:
 def _start(
     tensor: torch.Tensor, splits: Any, name: str | None, process_set: ProcessSet | None
 ) -> int:
-    """The result is (received rows, how many came from each rank)."""
+    """Starts the operation. The handle's result is (received rows, number of rows from each
+    rank)."""
     check_tensor(tensor, MOVABLE)
     check_rows("alltoall", tensor)
     ranks = members_of(process_set)
@@ -73,13 +74,13 @@ def alltoall_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """As alltoall; returns a handle, whose result is always the pair (received rows, how many came
-    from each rank)."""
+    """Starts alltoall. Returns a handle, whose result is always the pair (received rows, number of
+    rows from each rank)."""
     return _start(tensor, splits, name, process_set)
 
 
 class _Alltoall(torch.autograd.Function):
-    """The gradient goes back where its rows came from."""
+    """All-to-all for autograd. The rows of the gradient return to the ranks of their input rows."""
 
     @staticmethod
     def forward(ctx, tensor, splits, name, process_set):  # type: ignore[no-untyped-def]
@@ -97,7 +98,7 @@ class _Alltoall(torch.autograd.Function):
         )
         unsent = ctx.rows - grad.shape[0]
         if unsent > 0:
-            # Rows beyond the sum of the splits went nowhere.
+            # Rows beyond the sum of the splits were sent to no rank.
             grad = torch.cat([grad, grad.new_zeros(unsent, *grad.shape[1:])])
         return grad, None, None, None
 
@@ -108,12 +109,12 @@ def alltoall(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Sends rows of `tensor` to each rank and returns those received, in the order of ranks;
-    differentiable.
+    """Sends rows of `tensor` to each rank and returns the received rows, in the order of ranks.
+    Differentiable.
 
-    splits: how many rows each rank gets, int32 (a tensor or a list); None: equal parts. With splits
-        the result is (received rows, how many came from each rank); the second lives where splits
-        does.
+    splits: the number of rows for each rank, int32 (a tensor or a list); None: equal parts. With
+        splits the result is (received rows, number of rows from each rank); the second tensor is on
+        the device of splits.
     """
     received, received_splits = _Alltoall.apply(tensor, splits, name, process_set)
     return received if splits is None else (received, received_splits)

@@ -1,4 +1,4 @@
-"""Broadcast: every rank gets the tensor of one of them."""
+"""Broadcast: every rank receives the tensor of one rank."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def broadcast_named_(
     root_rank: int,
     process_set: ProcessSet = global_process_set,
 ) -> None:
-    """Gives every rank the tensors of `root_rank`, each matched by its name, in place."""
+    """Copies the tensors of `root_rank` to every rank, in place. Tensors are matched by name."""
     ranks = members_of(process_set)
     _check_root(root_rank, ranks)
     for tensor in tensors:
@@ -62,9 +62,10 @@ def broadcast_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts sending the tensor of `root_rank` into a new tensor on every rank; returns a handle.
+    """Starts a broadcast of the tensor of `root_rank` into a new tensor on every rank. Returns a
+    handle.
 
-    root_rank: a rank of the world, also in a process set.
+    root_rank: a rank of the world, even with a process set.
     """
     return _start(tensor, None, root_rank, name, process_set)
 
@@ -75,12 +76,12 @@ def broadcast_async_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """As broadcast_async, in place."""
+    """Like broadcast_async, but in place."""
     return _start(tensor, tensor, root_rank, name, process_set)
 
 
 class _Broadcast(torch.autograd.Function):
-    """Its gradient is averaged over ranks and belongs to the root alone."""
+    """Broadcast for autograd. The gradient is averaged over ranks and goes to the root alone."""
 
     @staticmethod
     def forward(ctx, tensor, root_rank, name, process_set):  # type: ignore[no-untyped-def]
@@ -104,7 +105,7 @@ def broadcast(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Returns the tensor of `root_rank` on every rank; differentiable."""
+    """Returns the tensor of `root_rank` on every rank. Differentiable."""
     return _Broadcast.apply(tensor, root_rank, name, process_set)
 
 
@@ -114,5 +115,5 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """As broadcast, in place and not differentiable."""
+    """Like broadcast, but in place and not differentiable."""
     return synchronize(_start(tensor, tensor, root_rank, name, process_set))

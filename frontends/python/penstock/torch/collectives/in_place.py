@@ -1,4 +1,4 @@
-"""What operations share whose result has the shape of their input."""
+"""Common functions of operations whose result has the shape of their input."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from penstock.torch.tensors import host_copy, usable
 def replacing(
     pattern: int, tensor: torch.Tensor, target: torch.Tensor | None, fields: dict[str, Any]
 ) -> Request:
-    """An operation that replaces a tensor by its result.
+    """A request for an operation that replaces a tensor by its result.
 
-    target: what the caller gets back: the tensor itself for `_`-forms; None for a new tensor on the
-        same device.
+    target: the tensor that the caller receives: `tensor` itself for `_`-forms; None for a new
+        tensor on the device of `tensor`.
     """
     if target is not None and usable(tensor):
         plain = tensor.detach()
@@ -34,7 +34,7 @@ def replacing(
 
 
 def check_group(what: str, tensors: Any) -> list[torch.Tensor]:
-    """The tensors of a grouped operation. ValueError when there are none."""
+    """The tensors of a grouped operation. ValueError if there is none."""
     if isinstance(tensors, torch.Tensor) or not isinstance(tensors, (list, tuple)) or not tensors:
         raise ValueError(f"{what} expects a list of at least one torch.Tensor, got {tensors!r}")
     return list(tensors)

@@ -1,4 +1,5 @@
-"""Reduce-scatter: the ranks' tensors are reduced, and each rank gets some rows of the result."""
+"""Reduce-scatter: the tensors of all ranks are reduced, and each rank receives some rows of the
+result."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def _request(
     fields = reduction_fields(check_op(op), prescale_factor, postscale_factor)
     size = len(ranks) or world.size()
     mine = ranks.index(world.rank()) if ranks else world.rank()
-    # What does not divide goes to the lowest ranks, a row each.
+    # Rows that do not divide evenly go to the lowest ranks, one row each.
     rows = tensor.shape[0] // size + (1 if mine < tensor.shape[0] % size else 0)
     work = tensor.detach() if usable(tensor) else host_copy(tensor)
     output = torch.empty((rows, *tensor.shape[1:]), dtype=tensor.dtype)
@@ -59,8 +60,8 @@ def reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Starts a reduction whose rows are shared out, what does not divide to the lowest ranks, a row
-    each; returns a handle."""
+    """Starts a reduction whose rows are distributed over the ranks. Returns a handle. Rows that do
+    not divide evenly go to the lowest ranks, one row each."""
     return _start(tensor, name, op, process_set, prescale_factor, postscale_factor)
 
 
@@ -80,7 +81,7 @@ def _gradient(
 
 
 class _Reducescatter(torch.autograd.Function):
-    """The gradients of the parts are gathered."""
+    """Reduce-scatter for autograd. The gradients of the parts are gathered."""
 
     @staticmethod
     def forward(ctx, tensor, name, *arguments):  # type: ignore[no-untyped-def]
@@ -101,7 +102,7 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
-    """Returns this rank's rows of the reduction of `tensor` over the ranks; differentiable."""
+    """Returns this rank's rows of the reduction of `tensor` over the ranks. Differentiable."""
     compressed, context = compression.compress(tensor)
     reduced = _Reducescatter.apply(
         compressed, name, op, process_set, prescale_factor, postscale_factor
@@ -136,7 +137,7 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Starts reduce-scatters of several tensors; one handle, whose result is a tuple."""
+    """Starts reduce-scatters of several tensors. Returns one handle, whose result is a tuple."""
     return _start_group(tensors, name, op, process_set, prescale_factor, postscale_factor)
 
 
@@ -161,7 +162,7 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
-    """Returns this rank's rows of the reductions of several tensors; differentiable."""
+    """Returns this rank's rows of the reductions of several tensors. Differentiable."""
     compressed = [
         compression.compress(one) for one in check_group("grouped_reducescatter", tensors)
     ]

@@ -1,4 +1,4 @@
-"""The reductions of Horovod's interface: their numbers, and which one a caller asks for."""
+"""The reductions of Horovod's interface: their numbers, and the choice of one from arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REDUCTIONS = {
 
 
 def check_op(op: Any) -> int:
-    """ValueError for what is no reduction; NotImplementedError for Adasum."""
+    """Returns `op`. ValueError if it is no reduction; NotImplementedError for Adasum."""
     if op == Adasum:
         raise NotImplementedError(
             "Adasum is not there yet, it follows in a later version; use Average or Sum"
@@ -36,7 +36,7 @@ def check_op(op: Any) -> int:
 
 
 def resolve_op(op: int | None, average: bool | None) -> int:
-    """The reduction asked for by `op` or, as in old scripts, by `average`."""
+    """The reduction that `op` or, in old scripts, `average` names."""
     if op is not None:
         if average is not None:
             raise ValueError(
@@ -54,7 +54,7 @@ def resolve_op(op: int | None, average: bool | None) -> int:
 
 
 def reduction_fields(op: int, prescale_factor: float, postscale_factor: float) -> dict[str, Any]:
-    """The fields of the C door's declaration for a reduction."""
+    """The fields of a reduction in the C interface's declaration."""
     return {
         "reduction": _REDUCTIONS[op],
         "average": int(op == Average),

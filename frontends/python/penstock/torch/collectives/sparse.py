@@ -1,4 +1,5 @@
-"""Sparse all-reduce: indices and values are gathered, equal indices add up when they are used."""
+"""Sparse all-reduce: every rank gathers the indices and values of all ranks. Values with equal
+indices are added when the result is used."""
 
 from __future__ import annotations
 
@@ -19,16 +20,16 @@ def sparse_allreduce_async(
     op: int,
     process_set: ProcessSet = global_process_set,
 ) -> Callable[[], torch.Tensor]:
-    """Starts the sum (or mean) of the ranks' sparse COO tensors; returns a function that waits and
-    gives the result, which is not coalesced.
+    """Starts the sum (or mean) of the ranks' sparse COO tensors. Returns a function that waits and
+    returns the result, which is not coalesced.
 
-    name: of the operation; its parts are called NAME.indices and NAME.values.
+    name: name of the operation; its parts are called NAME.indices and NAME.values.
     """
     if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.sparse_coo:
         raise ValueError("sparse_allreduce_async expects a sparse COO tensor")
     if check_op(op) not in (Average, Sum):
         raise ValueError(f"op is {op!r}, expected Average or Sum for a sparse tensor")
-    # Rows are what is gathered: an index per row.
+    # An all-gather joins rows, so each row holds one index.
     indices = tensor._indices().t().contiguous()
     values = tensor._values().contiguous()
     handles = [

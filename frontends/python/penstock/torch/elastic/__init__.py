@@ -1,5 +1,5 @@
-"""Horovod's elastic training. Not there yet: the names exist, so that a script can be read, and say
-so when they are used."""
+"""Horovod's elastic training, which is not implemented yet. The names exist, so that a script can
+be imported; their use raises NotImplementedError."""
 
 from __future__ import annotations
 

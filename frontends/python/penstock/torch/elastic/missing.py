@@ -1,4 +1,4 @@
-"""What the names of elastic training say."""
+"""The error of the names of elastic training."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NoReturn
 
 
 def not_yet(name: str, instead: str) -> NoReturn:
-    """NotImplementedError with what to use instead."""
+    """Raises NotImplementedError; the message names the alternative."""
     raise NotImplementedError(
         f"elastic.{name} is not there yet, it follows in a later version; {instead}"
     )

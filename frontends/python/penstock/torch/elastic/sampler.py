@@ -1,4 +1,4 @@
-"""Where Horovod has its sampler."""
+"""The module in which Horovod defines its sampler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Horovod has the state of an elastic job."""
+"""The module in which Horovod defines the state of an elastic job."""
 
 from __future__ import annotations
 
