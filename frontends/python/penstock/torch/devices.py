@@ -83,22 +83,25 @@ def used_by_current_stream(tensor: torch.Tensor) -> None:
 def refuse_capture() -> None:
     """RuntimeError while the current stream's work is captured in a CUDA graph, because a replay of
     the graph would send no messages."""
-    if torch.cuda.is_current_stream_capturing():
-        raise RuntimeError(
-            "gradients were handed to Penstock while a CUDA graph is captured, whose replay would "
-            "send nothing: capture forward and backward of a model that no DistributedOptimizer "
-            "or ddp_hook follows, or leave the backward pass out of the graph"
-        )
+    _refuse_while_capturing(
+        "gradients were handed to Penstock while a CUDA graph is captured, whose replay would "
+        "send nothing: capture forward and backward of a model that no DistributedOptimizer "
+        "or ddp_hook follows, or leave the backward pass out of the graph"
+    )
 
 
 def refuse_capture_of_updates() -> None:
     """RuntimeError while the current stream's work is captured in a CUDA graph, because a replay
     would update the parameters again. The updates stay outstanding, so nothing is lost."""
+    _refuse_while_capturing(
+        "a forward is captured in a CUDA graph while updates of its parameters are outstanding, "
+        "and every replay would apply them again: call optimizer.flush() before the capture"
+    )
+
+
+def _refuse_while_capturing(why: str) -> None:
     if torch.cuda.is_current_stream_capturing():
-        raise RuntimeError(
-            "a forward is captured in a CUDA graph while updates of its parameters are outstanding, "
-            "and every replay would apply them again: call optimizer.flush() before the capture"
-        )
+        raise RuntimeError(why)
 
 
 def future_of(tensor: torch.Tensor) -> torch.futures.Future:

@@ -53,7 +53,7 @@ def borrow_from(lender: Callable[[], BorrowedTransport]) -> None:
     with _lock:
         if _runtime is not None:
             raise ValueError(
-                "a transport is borrowed before init(), but the runtime is open; lend it before "
+                "a transport must be lent before init(), but the runtime is open; lend it before "
                 "init(), or after shutdown()"
             )
         _lender = lender
