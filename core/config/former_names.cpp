@@ -15,13 +15,10 @@ NodeTable* table_at(NodeTable& tables, std::string_view name) {
 
 Status rename(NodeTable& table, std::string_view title, std::string_view former,
               std::string_view now) {
-  const auto at = [&](std::string_view key) {
-    return std::find_if(table.begin(), table.end(),
-                        [&](const NodeEntry& entry) { return entry.key == key; });
-  };
-  const auto found = at(former);
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [&](const NodeEntry& entry) { return entry.key == former; });
   if (found == table.end()) return {};
-  if (at(now) != table.end())
+  if (find_key(table, now) != nullptr)
     return invalid_argument(
         "{}: {}.{} is the former name of {}.{}, which the file has too: remove "
         "one of them",
