@@ -31,6 +31,9 @@ inline int socket_bytes = 0;
 // Fills in what the ranks have told each other, by the variables that started this process
 // (rendezvous.cpp).
 void tell(penstock_world& world);
+// Tells the other ranks why this one does not join, as the runtime does. Without it they would say
+// only that its connection broke.
+void give_up(const std::string& why);
 
 // This process as a rank; joined while it lives.
 class Rank {
@@ -42,8 +45,11 @@ class Rank {
     require(table.describe(self(), &traits_));
     penstock_world world{};
     world.struct_size = sizeof world;
-    if ((traits_.flags & PENSTOCK_COLLECTIVE_IS_NOTIFIED) != 0) tell(world);
-    require(table.join(self(), 30'000'000, &world));
+    const bool is_notified = (traits_.flags & PENSTOCK_COLLECTIVE_IS_NOTIFIED) != 0;
+    if (is_notified) tell(world);
+    const Outcome joined = take(table.join(self(), 30'000'000, &world));
+    if (!joined.ok() && is_notified) give_up(joined.message);
+    require(joined);
     rank = world.rank;
     size = world.size;
     hosts.assign(world.hosts, world.hosts + size);
@@ -93,8 +99,8 @@ class Rank {
     if (socket_bytes != 0) all.emplace_back("socket_buffer_bytes", socket_bytes);
     return all;
   }
-  static void require(penstock_status* status) {
-    const Outcome outcome = take(status);
+  static void require(penstock_status* status) { require(take(status)); }
+  static void require(const Outcome& outcome) {
     if (!outcome.ok()) throw std::runtime_error(outcome.message);
   }
   penstock_collective_traits traits_{};

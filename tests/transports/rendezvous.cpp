@@ -38,6 +38,13 @@ penstock_status* of_the_kit(const Status& status) {
 
 }  // namespace
 
+void give_up(const std::string& why) {
+  std::vector<uint32_t> hosts;
+  Control& control = met(hosts);
+  control.abort(peer_failed("{}", why));
+  control.stop();
+}
+
 void tell(penstock_world& world) {
   static std::vector<uint32_t> hosts;
   static penstock_key_value_store store{};
