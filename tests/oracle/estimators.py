@@ -195,23 +195,23 @@ Written by `python -m tests.oracle.estimators --markdown` after
 `ninja -C build/release threshold_table`; `thresholds_test` holds our plugins to it.
 
 This page shows the number of entries that a threshold method sends in a step, as a multiple of the
-wanted number k. Entries are independent, n =
-65536. Columns give the law of the entries and the density. "Sparse" is Laplace with nine of ten
-       entries exactly zero.
+wanted number k. There are n = 65536 independent entries. Columns give the law of the entries and
+the density. "Sparse" is Laplace with nine of ten entries exactly zero.
 
 ## As published
 
-These are the estimates and correction loops of the papers or of the authors' releases, or else of
-copies in circulation, with their faults, in their first step. Later steps repeat the estimate on
-other numbers: nothing is learned.
+The table shows the first step of the published estimates with their correction loops. They come
+from the papers or the authors' releases, or else from copies in circulation, and they keep their
+faults. A later step repeats the estimate on other numbers and uses nothing of earlier steps.
 
 {published}
 
-- Gaussian-k: a normal law. The release counts three times and corrects by 0.5 or 1.5 in between; if
-  that oscillates (Laplace, 0.01) it ends further off than it began. The copy "0.8 n k" compares
-  with 0.8 n k instead of 0.8 k.
-- RedSync: the bisection stops at an interval of 0.2; "trimmed" without the final selection, as in
-  circulation.
+- Gaussian-k: a normal law. The release counts the passing entries up to three times, and between
+  two counts multiplies the threshold by 0.5 or 1.5. If the threshold oscillates (Laplace, 0.01),
+  the last count is further from k than the first. The copy "0.8 n k" compares with 0.8 n k instead
+  of 0.8 k.
+- RedSync: the bisection stops when its interval is 0.2 or less. "RedSync trimmed" is the trimmed
+  search without its final selection of k entries, as in the copies in circulation.
 - SIDCo: ratios of the stages are fixed in advance, and zeros are part of the fit.
 - DGC: "sampled" counts the entries that reach the threshold of the sample. "DGC" counts the sent
   entries, after the corrections and the cut to the first k by position. "Of benchmarks" samples
@@ -219,10 +219,10 @@ other numbers: nothing is learned.
 
 ## Ours
 
-These are the plugins with their defaults, with a residual: median and range over steps 6 to 12. All
-except DGC are within a tenth by rule: a step whose threshold misses that band selects exactly. DGC
-keeps its paper's rule, which corrects only from below 0.8 k and never sends more than k; with
-`lower = 0.9` it is within a tenth too.
+These are the plugins with their defaults, with a residual. Figures are medians and ranges over
+steps 6 to 12. All plugins except DGC send within a tenth of k by rule: a step whose threshold
+misses this band selects exactly. DGC keeps the rule of its paper, which corrects only counts below
+0.8 k and never sends more than k. With `lower = 0.9` DGC is within a tenth too.
 
 {ours}
 """
