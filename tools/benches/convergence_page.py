@@ -58,9 +58,9 @@ the losses of the two runs differ as much as those of two runs with different se
 over seeds can be compared. Natural compression draws its random numbers differently from the
 simulation, so for one seed its row may differ; the section with three seeds counts.
 
-Goals: the first {first_losses} losses agree to {first_tolerance:g} relative, unless the method draws samples ("(samples)" in
-a row); final means agree within their spread or {final_tolerance} bits; and the loss ends below {well_below:g} of its
-start.
+Goals: the first {first_losses} losses agree to {first_tolerance:g} relative, except in rows with "(samples)", whose methods
+select by a sample or round by chance to a power of two; final means agree within their spread or
+{final_tolerance} bits; and the loss ends below {well_below:g} of its start.
 """
 
 
