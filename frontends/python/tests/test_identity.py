@@ -1,4 +1,4 @@
-"""The rank of a process under any launcher: README's two lines, and the lines that rank 0 prints."""
+"""The rank of a process under any launcher: README's two lines, and the lines of rank 0."""
 
 import os
 import shutil
