@@ -3,12 +3,12 @@
 A part is an owned range of a gradient, and the simulated methods see a part as a gradient of its own. With P ranks:
 
     hierarchical   host h:   s_h = sum over its ranks of g_r
-                                      owners:   a method among hosts, of s_h;  result = sum of the sent values of all hosts / P
+                   owners:   a method among hosts, of s_h;  result = sum of the sent values of all hosts / P
                    the memory is one per host and part, in units of the host's sum
 
     shard          ranks:    a method among ranks, as on `flat`, part by part;  s = sum over r of the values that rank r sent
                    owner:    a method of one rank, of s, with a memory of its own, in units of the sum
-                                      result  = values that the owner sends / P
+                   result  = values that the owner sends / P
 
 Ownership is a pure function of the sizes, of the cuts that compressors allow, and of the number of owners. There are as
 many owners as the smallest host has ranks on `hierarchical`, and as many as there are ranks on `shard`.

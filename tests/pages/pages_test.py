@@ -1,7 +1,7 @@
 """Every command and code block of the pages works as it stands there.
 
     sh       run line by line by bash, in a new shell without the caller's variables, in a folder that looks like the checkout
-        python   run on two ranks by `penstock run`, and also by torchrun if the block makes a process group of torch
+    python   run on two ranks by `penstock run`, and also by torchrun if the block makes a process group of torch
     toml     compared with the plugins by `penstock config check`
     cpp      compiled against the SDK's headers
     text     a drawing: nothing to run

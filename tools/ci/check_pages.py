@@ -3,7 +3,7 @@
 
     plain      at most 8 places in 1000 words at which a reader has to go back (a short page may have 1)
     width      lines of prose end at 100 columns; code, tables, links, headings and single long words may be longer
-        words      no word for which the field has another word (WENT)
+    words      no word for which the field has another word (WENT)
     links      a link within the repository leads to a file, and its #anchor to a heading
     files      a source that a page names (`core/base/status.hpp`) is there
     index      docs/README.md leads to every page, directly or through other pages
