@@ -1,13 +1,13 @@
-"""A link that goes away and comes back: two ranks on two hosts of network namespaces (tools/hosts).
+"""A link that is cut and restored: two ranks on two hosts of network namespaces (tools/hosts).
 
-A cut of less than the deadline is survived with the right results, and how long the ranks stood still after the link
-came back is printed; one of three deadlines ends the run on both with a sentence. Needs root; says so and ends with 77
-where no hosts can be made. Usage:
+A run survives a cut of less than the deadline with the right results, and the test prints for how long the ranks stood
+still after the link was restored. A cut of three deadlines ends the run on both ranks with a message. Needs root; if no
+hosts can be made, it says so and ends with 77. Usage:
     run_cut.py NAME WORKER CASE ...    a transport; a CASE is a share of the deadline for which the link is cut;
-                                       "idle": for half of a long one, while nothing is sent; or "no-udp".
-                                       wan:CASE is the same over a distance, 50 ms of round trip at 30 Mb/s and a packet of a
-                                       thousand lost, and there is wan:late: the distance is 1.5 s for half of the deadline.
-                                       With TEST_LONG=1 all there are
+                                       "idle": a cut of half of a long deadline, while nothing is sent; or "no-udp".
+                                       wan:CASE is the case over a distance, 50 ms of round trip at 30 Mb/s and a packet of a
+                                       thousand lost. wan:late: the round trip is 1.5 s for half of the deadline.
+                                       With TEST_LONG=1 all cases
 """
 
 import os
@@ -23,10 +23,10 @@ from hosts import FarHosts, Hosts, HostsError, Way, link_of  # noqa: E402
 from hosts.hosts import HOSTFILE, SUBNET  # noqa: E402
 
 DEADLINE_S = 8
-LONG_S = 40  # half of it is longer than what UCX gives an idle connection by default
+LONG_S = 40  # half of it is longer than UCX's default limit for an idle connection
 SKIPPED = 77
 BEFORE = 20  # steps before the cut
-LINKS = {"": "1gbit", "wan": "wan"}  # by what stands before the colon of a case
+LINKS = {"": "1gbit", "wan": "wan"}  # by the word before the colon of a case
 LATE = Way(750.0, jitter_ms=250.0, loss=0.02)
 ALL = ["0.1", "0.5", "0.9", "3", "idle", "no-udp"]
 

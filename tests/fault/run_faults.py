@@ -1,5 +1,5 @@
-"""What the survivors say when a rank dies, stops, gives up or disagrees: real processes under mpirun, or without it
-over a transport that needs none.
+"""The messages of the survivors when a rank dies, stops, gives up or disagrees: real processes under mpirun, or without
+mpirun over a transport that does not need it.
 
 Every case: no hang, no silent end; each survivor prints one error that names the rank. Usage:
     run_faults.py [--transport NAME] WORKER [MODE ...]
@@ -23,7 +23,7 @@ START = {
     "ucx": [sys.executable, str(Path(__file__).parents[1] / "transports/run_ranks.py"), str(RANKS)],
 }
 
-# mode -> what each survivor's message must say, and the ranks that must speak
+# mode -> the text that the message of each survivor must have, and the ranks that must print a message
 CASES = {
     "fine": (None, ()),
     "forks": (None, ()),
@@ -42,12 +42,12 @@ CASES = {
     "differs": (r"scheduler", (0, 1, 2)),
 }
 
-# A stopped or silent rank, and one that left in order: it waits for the others in MPI_Finalize.
+# A stopped or silent rank, and a rank that left in order and waits for the other ranks in MPI_Finalize.
 NEVER_END = ("stopped", "silent", "leaves")
 
 
 def run(transport: str, worker: str, mode: str) -> tuple[int, str, float]:
-    """Runs one case; kills what is left of it after a bound."""
+    """Runs one case. After a time limit kills the processes that are left."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     command = [*START[transport], worker, mode, str(DEADLINE_S), transport]
     start = time.monotonic()
@@ -55,7 +55,7 @@ def run(transport: str, worker: str, mode: str) -> tuple[int, str, float]:
                           start_new_session=True) as process:
         output = ""
         try:
-            # Some ranks do not end by themselves: the survivors' words are what counts.
+            # Some ranks do not end by themselves: only the messages of the survivors count.
             expected = CASES[mode][1]
             while (left := start + 6 * DEADLINE_S - time.monotonic()) > 0:
                 if not select.select([process.stdout], [], [], left)[0]:

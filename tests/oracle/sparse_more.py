@@ -1,6 +1,6 @@
 """Sparse methods whose positions are drawn, agreed on or taken row by row, and alternating Power-SGD.
 
-Work of rank r is x_r = e_r + g_r, and e_r is what of it was not sent; without a memory e_r stays zero.
+Work of rank r is x_r = e_r + g_r, and e_r is its unsent part; without a memory e_r stays zero.
 """
 
 from __future__ import annotations
@@ -182,8 +182,8 @@ class _Reuse:
 class AdTopK(_Sparse):
     """ADTopk (HPDC 2024): the largest along axis 1 for every index of the other axes.
 
-    plain: in every step. interleaved: in even steps; in odd steps the largest of the whole. threshold: the same, but in
-    odd steps after the warm-up all entries that reach the last exact threshold, as long as it serves.
+    plain: in every step. interleaved: in even steps; in odd steps the largest of the whole. threshold: like interleaved,
+    but in odd steps after the warm-up all entries that reach the last exact threshold, while this threshold is valid.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class AlternatingPowerSgd(_LowRank):
         odd steps:   Q = orth(Q);  P_r = X_r Q;    P = sum_r P_r;  E_r = X_r - P_r Q^T
         update = (1/P) P Q^T
 
-    A step sends half of both factors on average, so the rate is judged by half of them.
+    A step sends half of both factors on average, so half of their size counts for the rate.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """Training with P simulated ranks: one set of weights, P gradients per step, one update.
 
-Ranks hold equal weights at all times, so one copy stands for all of them; what differs, the data and what the scheme
-keeps, is per rank.
+Ranks always have equal weights, so there is one copy of the weights. Data and the state of the scheme differ by rank.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from .method import Gradients, Scheme
 
 
 class TrainingTask(Protocol):
-    """What the simulation needs of a task."""
+    """The functions of a task that the simulation needs."""
 
     def make_model(self, seed: int) -> nn.Module: ...
 
@@ -30,7 +29,7 @@ class TrainingTask(Protocol):
 
 @dataclass
 class Run:
-    """What a run leaves: the mean loss over ranks of each step in nats, and the final validation."""
+    """The result of a run: the mean loss over ranks of each step in nats, and the final validation."""
 
     losses: list[float] = field(default_factory=list)
     validation: dict[str, float] = field(default_factory=dict)
@@ -59,8 +58,8 @@ def simulate(
     make_optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer],
     on_step: Callable[[int, float], None] | None = None,
 ) -> Run:
-    """`steps` steps of an optimizer of torch on what the scheme makes of all ranks' gradients. An exception out of
-    `on_step` ends the run."""
+    """Trains for `steps` steps: the scheme combines the gradients of all ranks, and an optimizer of torch applies the result.
+    An exception of `on_step` ends the run."""
     model = task.make_model(seed)
     scheme = make_scheme(model)
     optimizer = make_optimizer(model.parameters())

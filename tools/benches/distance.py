@@ -1,11 +1,11 @@
-"""tools/bench distance: what a distance costs, between hosts of tools/hosts with a router of its own (needs root and /dev/net/tun).
+"""tools/bench distance: the cost of a distance between hosts of tools/hosts with a router of its own (needs root and /dev/net/tun).
 
-Streams: what one broadcast between two hosts moves in a second, over each transport and under each of TCP's controls of
-congestion. A window smaller than rate x delay, or one that a lost packet halves, shows here.
-Trips: how many round trips a step of each scheme waits for, on four hosts over ucx. It is the slope of the quickest step over
-the round trip, between two distances, with gradients so small that no line counts and no computing: messages that wait for
-each other count one after the other, those that travel side by side once. Half a trip is one way. `one` is a single gradient, `many`
-are 48 in as many layers, which a scheduler may merge or send by themselves.
+Streams: the bytes per second of one broadcast between two hosts, over each transport and under each congestion control of TCP.
+A window smaller than rate x delay shows here, and also a window that a lost packet halves.
+Trips: the number of round trips for which a step of each scheme waits, on four hosts over ucx. It is the slope of the quickest
+step over the round trip, between two distances. Gradients are so small that the rate of a line does not count, and nothing is
+computed. Messages that wait for each other count one after the other; messages side by side count once. Half a trip is one way.
+`one` is a single gradient; `many` are 48 gradients in as many layers, which a scheduler may merge or send alone.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def trips(names: Sequence[str], rounds: int, plugins: Path) -> dict[str, dict[st
             profile(Path(folder), model)
             for group in (names[first : first + 6] for first in range(0, len(names), 6)):
                 together = list(dict.fromkeys([contestants.REFERENCE, *group]))
-                quickest = []  # of the rounds: what a busy processor adds is no trip
+                quickest = []  # of the rounds: the delay of a busy processor is no trip
                 for round_trip in (NEAR_MS, FAR_MS):
                     link = f"{TRIP_RATE}:{round_trip}ms"
                     cell = cells.Cell(model, link, TRIP_HOSTS, 0.0, tuple(together), rounds, len(together))

@@ -1,5 +1,5 @@
-"""tools/gpu-check where there is no device, with programs in the place of those that it builds: what it says, and what it keeps whenever
-it ends."""
+"""tools/gpu-check without a device, with other programs in place of the built ones: its output, and the files that it keeps at any
+end."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_the_limit_over_all_holds_and_the_next_call_goes_on(place):
     assert "nccl: CUT, " in said and "kernels: not reached" in said
     is_kept(place)
     _, said, _ = place.run("--for", "25")
-    assert said.index("] kernels: ") < said.index("] nccl: ")  # what was cut comes last
+    assert said.index("] kernels: ") < said.index("] nccl: ")  # parts that were cut come last
 
 
 def test_what_ended_well_is_not_run_again_while_the_programs_are_the_same(place):

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-LEAST_S = 3.0  # with less left nothing is begun
-GRACE_S = 3.0  # of a program whose time is up
+LEAST_S = 3.0  # with less time left no job begins
+GRACE_S = 3.0  # after the time of a program is over
 WELL, FAILED, CUT, NOT_REACHED = "ended well", "FAILED", "CUT", "not reached"
 
 
 class Stopped(BaseException):
-    """A signal ends the run; what was found is still to be kept."""
+    """A signal ends the run; results must still be kept."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -33,7 +33,7 @@ def stop_on_signals() -> None:
 
 
 def ignore_signals() -> None:
-    """Of those who ask for an end, while it is under way. Handled, not ignored: children would inherit that."""
+    """Makes signals that ask for an end do nothing. They are handled and not ignored, because children would inherit that."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
 
@@ -57,7 +57,7 @@ class Ended:
 
 
 def tree(root: int) -> list[int]:
-    """`root` and all that come from it: launchers give their ranks sessions of their own."""
+    """`root` and all its descendants, because launchers give their ranks sessions of their own."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -115,7 +115,7 @@ class Running:
 
 
 def run_all(jobs: Sequence[Job], at_once: int, until: float, tell: Callable[[Ended], None]) -> None:
-    """Runs each until its own time, or time.monotonic() == `until`, is up; `tell` hears of each as it ends."""
+    """Runs each job until it ends, its own time is over, or time.monotonic() is `until`. Calls `tell` for each job at its end."""
     waiting, running = list(jobs), []
     try:
         while waiting or running:

@@ -1,4 +1,4 @@
-"""Hosts of network namespaces: what they can do, and that nothing is left of them however their program ends."""
+"""Hosts of network namespaces: their functions, and that nothing is left of these hosts after any end of their program."""
 
 import os
 import pathlib
@@ -94,7 +94,7 @@ def test_a_link_takes_the_time_that_its_rate_says():
         sender = hosts.start([sys.executable, "-c", SEND], 0, stdout=subprocess.PIPE, text=True)
         received, seconds = sender.communicate(timeout=60)[0].split()
         receiver.communicate(timeout=60)
-    # Never faster; slower wherever the machine is busy. What may pass at once is no part of it.
+    # Never faster, and slower if the machine is busy. The burst does not count.
     assert int(received) == 2_000_000 and float(seconds) > 8 * (2_000_000 - 2 * 32_000) / 20e6
 
 
@@ -134,7 +134,7 @@ runtime.close()
 def test_rank_0_may_be_on_a_host_of_a_hundred_addresses():
     root = ROOM.parent
     paths = {"PYTHONPATH": str(root / "frontends/python"), "PENSTOCK_LIBRARY": str(root / "build/release/lib/libpenstock.so")}
-    # Not on eth0: of one interface with several addresses Open MPI offers its peers any one of them.
+    # Not on eth0: Open MPI offers its peers any address of an interface with several addresses.
     add = (
         "ip link add many type veth peer name others && ip link set many up && ip link set others up && "
         "for last in $(seq 100); do ip addr add 10.211.$last.1/24 dev many || exit 1; done"
@@ -177,10 +177,10 @@ def test_nothing_is_left_when_their_program_ends(end, number):
     if number is not None:
         entered = time.monotonic() + 30
         while not users_of(namespace) and time.monotonic() < entered:
-            time.sleep(0.01)  # what was started there may still be on its way
+            time.sleep(0.01)  # a process may be started, but not yet there
         assert users_of(namespace)
         owner.send_signal(number)
-    # The pipe ends when the last process that was started there has.
+    # The pipe ends when the last process there has ended.
     assert owner.stdout.read() == ""
     owner.wait(timeout=30)
     deadline = time.monotonic() + 30

@@ -1,4 +1,4 @@
-"""`penstock plan`: what it predicts follows from its premises, and its words and files say the same."""
+"""`penstock plan`: predictions follow from their premises, and its output and files agree."""
 
 import importlib.util
 import json
@@ -162,7 +162,7 @@ def test_what_a_scheduler_forecasts_of_its_plan_is_what_is_predicted():
         assert float(said[1]) / 1000 == pytest.approx(found[name]["exposed_ms"], rel=1e-4)
 
 
-# ---- What may not be otherwise ----
+# ---- Facts that every prediction must have ----
 
 
 def test_a_faster_link_makes_no_scheme_slower():
@@ -221,7 +221,7 @@ def test_over_ranks_a_gather_loses_in_the_end():
     assert plan("--hosts", hosts - 1, *some)["best"]["compress"] and not plan("--hosts", hosts, *some)["best"]["compress"]
 
 
-# ---- What it prints and writes ----
+# ---- Output and files ----
 
 
 def test_the_text_names_premises_every_scheme_and_a_verdict():
@@ -320,7 +320,7 @@ def test_the_table_that_comes_along_knows_every_method_of_conf():
     assert not [scheme["name"] for scheme in found["schemes"] if scheme["without_cost"]]
 
 
-# ---- What is wrong ----
+# ---- Errors ----
 
 
 @pytest.mark.parametrize(("arguments", "words"), [

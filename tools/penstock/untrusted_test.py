@@ -1,5 +1,5 @@
-"""What `penstock check` does with a file that others may change, and what all of `penstock` does with texts that would
-steer a terminal."""
+"""`penstock check` with a file that others may change, and all commands of `penstock` with texts that contain control
+characters of a terminal."""
 
 import shutil
 import subprocess
@@ -58,7 +58,7 @@ FILES = {
 
 
 def shows_what_is_there(ran, lines=None):
-    """Only lines end, and nothing else that has no shape was printed."""
+    """The output has no control characters except ends of lines."""
     for text in (ran.stdout, ran.stderr):
         unseen = [character for character in text if unicodedata.category(character) in ("Cc", "Cf") and character != "\n"]
         assert not unseen, text

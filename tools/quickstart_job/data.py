@@ -24,16 +24,16 @@ TEXT_SHA256 = "cd45f0c9cedab8e4439bd6486c8952c77cc8b0ecc5d1f6ae3513f2039f47229d"
 
 
 class DataError(RuntimeError):
-    """The data cannot be had; the message says what to do."""
+    """The data is not available; the message has the remedy."""
 
 
 def generator_for(seed: int, step: int, rank: int) -> np.random.Generator:
-    """Random numbers of one rank in one step, the same wherever they are asked for."""
+    """Random numbers of one rank in one step, equal for every caller."""
     return np.random.default_rng([seed, step, rank])
 
 
 class Task:
-    """What is trained on what, and how it is measured."""
+    """A model, its data and its validation."""
 
     name: str
     unit: str  # of the validation loss

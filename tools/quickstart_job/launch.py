@@ -14,7 +14,7 @@ from typing import Any
 from hosts.hosts import HOSTFILE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-# The frontend and the command: those of the checkout, or of a wheel that `tools/quickstart --wheel` has installed in a folder.
+# The frontend and the command are from the checkout, or from a wheel that `tools/quickstart --wheel` has installed in a folder.
 WHEEL = os.environ.get("PENSTOCK_QUICKSTART_WHEEL")
 PENSTOCK = Path(WHEEL) / "bin/penstock" if WHEEL else REPOSITORY / "build/release/bin/penstock"
 
@@ -23,7 +23,7 @@ MPIRUN = ("mpirun", "--oversubscribe", "--allow-run-as-root", "--bind-to", "none
 
 
 class LaunchError(RuntimeError):
-    """The ranks did not end well; the message holds the end of what they said."""
+    """The ranks did not end well; the message has the end of their output."""
 
 
 def command(ranks: int, arguments: Sequence[str]) -> list[str]:
@@ -37,12 +37,12 @@ def command(ranks: int, arguments: Sequence[str]) -> list[str]:
 
 
 def command_of_torchrun(ranks: int, arguments: Sequence[str]) -> list[str]:
-    """The same by torchrun, so that ranks meet without MPI."""
+    """The command line with torchrun, so that ranks meet without MPI."""
     return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *arguments]
 
 
 def command_on_hosts(ranks: int, arguments: Sequence[str]) -> list[str]:
-    """The same with one rank on each of the hosts of tools/hosts, to be started on the first of them."""
+    """The command line with one rank on each host of tools/hosts; start it on the first host."""
     return [str(PENSTOCK), "run", "--no-prefix", "-np", str(ranks), "--hosts", str(HOSTFILE), "--", sys.executable, *arguments]
 
 

@@ -1,6 +1,6 @@
-"""What each scheme is trained with: its optimizer, and the learning rate that `tools/bench tune` found for it.
+"""The optimizer of each scheme, and the learning rate that `tools/bench tune` found for it.
 
-Rates lie in tuned.toml beside this file, by task and scheme. A scheme that was not tuned for a task gets a middle one.
+Rates are in tuned.toml beside this file, by task and scheme. A scheme that was not tuned for a task gets a middle rate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TUNED = Path(__file__).with_name("tuned.toml")
 
-# Where a search begins, and what is taken where there was none: the one in the middle.
+# The rates with which a search begins. Without a search the middle rate is used.
 FIRST_RATES = {"adamw": (1e-3, 3e-3, 1e-2), "sgd": (3e-4, 1e-3, 3e-3)}
 
 
@@ -39,7 +39,7 @@ class Optimizer:
 
     @property
     def words(self) -> str:
-        """As tables print it."""
+        """The optimizer in the words of tables."""
         if self.kind == "adamw":
             return f"AdamW {self.rate:g}" + ("" if self.momentum == 0.9 else f", beta1 {self.momentum:g}")
         return f"SGD {self.rate:g}, momentum {self.momentum:g}"
@@ -51,12 +51,12 @@ def _tuned() -> toml_text.Table:
 
 
 def searched(task: str, scheme: str) -> dict[str, Any]:
-    """What the search for the scheme's rate left, or nothing."""
+    """The result of the search for the scheme's rate, or nothing."""
     return _tuned().get(task, {}).get(scheme, {})
 
 
 def tuned(task: str, scheme: str, kind: str, momentum: float) -> Optimizer:
-    """The scheme's optimizer at its best rate for `task`. What was searched with another optimizer does not count."""
+    """The scheme's optimizer at its best rate for `task`. A search with another optimizer does not count."""
     entry = searched(task, scheme)
     if (entry.get("optimizer"), entry.get("momentum")) != (kind, momentum):
         return Optimizer(kind, FIRST_RATES[kind][1], momentum)

@@ -1,4 +1,4 @@
-"""What the job shows while it trains."""
+"""The progress that the job shows while it trains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Progress:
     def __init__(
         self, label: str, steps: int, unit: str, style: str, seconds_left: Callable[[], float] | None = None
     ) -> None:
-        """`seconds_left` of all the work there is, asked whenever something is shown."""
+        """`seconds_left` returns the seconds of all remaining work; it is called at each output."""
         self.label, self.steps, self.unit, self.seconds_left = label, steps, unit, seconds_left
         self.bar: Any = None
         if style == "bar" or (style == "auto" and sys.stderr.isatty()):
@@ -58,12 +58,11 @@ class Progress:
 
 
 class TimeLeft:
-    """An estimate for all schemes together: what is left of each at the pace of the one that runs, whose first steps, in
-    which plans are made, do not count."""
+    """An estimate for all schemes together: the remaining steps of all schemes at the pace of the running scheme."""
 
     def __init__(self, schemes: int, steps: int) -> None:
-        self._schemes, self._steps = schemes, steps  # that have not begun; of each
-        self._left = 0  # of the one that runs
+        self._schemes, self._steps = schemes, steps  # schemes that have not begun; steps of each scheme
+        self._left = 0  # remaining steps of the running scheme
         self._pace_ms = 0.0
 
     def begin(self) -> None:

@@ -1,4 +1,4 @@
-"""The command: what is wrong is said before any rank starts; what it builds is what its schemes need."""
+"""The command: it reports errors before any rank starts, and builds the plugins that its schemes need."""
 
 import os
 import pathlib
@@ -109,7 +109,7 @@ def test_when_training_fails_it_says_so_and_where_the_log_is(checkout):
 
 
 def test_all_plugins_are_there_after_set_up():
-    """Also those that no scheme of its own names: the README's next lines may name any. nccl needs CUDA."""
+    """Also plugins that no scheme of the command names, because the README's next lines may name any plugin. nccl needs CUDA."""
     folders = {path.parent for path in ROOT.glob("plugins/*/*/CMakeLists.txt")}
     expected = {f"{folder.parent.name[:-1].replace('memorie', 'memory')}-{folder.name}" for folder in folders} - {"collective-nccl"}
     built = {path.stem for path in (ROOT / "build/release/lib/penstock/plugins").glob("*.so")}

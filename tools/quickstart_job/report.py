@@ -1,4 +1,4 @@
-"""What the job says at the end: a table, a sentence, a summary and a picture.
+"""The report at the end of the job: a table, a sentence, a summary and a picture.
 
     python -m quickstart_job.report build/quickstart/summary.json     the table again, as Markdown
 """
@@ -77,7 +77,7 @@ def markdown(results: Sequence[Result], unit: str) -> str:
 
 
 def link_words(settings: dict[str, Any]) -> str:
-    """Between what the ranks ran."""
+    """The link between the hosts of the ranks, in words."""
     link = settings.get("link")
     return f"{settings['ranks']} hosts with links of {words_of_link(link)}" if link else f"{settings['ranks']} ranks of one host"
 
@@ -87,7 +87,7 @@ def title(settings: dict[str, Any]) -> str:
 
 
 def gain(settings: dict[str, Any], results: Sequence[Result]) -> str:
-    """What was gained, in one sentence; empty where there is nothing to compare."""
+    """The gain in one sentence; empty if there is nothing to compare."""
     dense = baseline(results)
     others = [result for result in results if not result.dense]
     if dense is None or not others:
@@ -137,7 +137,7 @@ def plot_losses(path: Path, settings: dict[str, Any], results: Sequence[Result])
         axes.grid(alpha=0.3)
         if dense is not None:
             axes.axhline(target_of(dense) / math.log(2.0), color="grey", linewidth=0.9, linestyle="--")
-            # What falls within the first steps would take half the picture.
+            # The fall of the loss in the first steps would take half the picture.
             early = smoothed(dense.losses, count)[: 2 * count][-1] / math.log(2.0)
             if early > target_of(dense) / math.log(2.0):
                 axes.set_ylim(top=early)
@@ -152,7 +152,7 @@ def plot_losses(path: Path, settings: dict[str, Any], results: Sequence[Result])
 
 
 def last_words(out: Path, settings: dict[str, Any], results: Sequence[Result]) -> str:
-    """What rank 0 prints at the end."""
+    """The text that rank 0 prints at the end."""
     seconds = sum(result.seconds_after(len(result.step_ms)) for result in results)
     lines = ["", f"{title(settings)}; {duration(seconds)} of training", "", table(results, settings["unit"]), ""]
     lines.append(f"picture, numbers, timeline: {out}/losses.png, summary.json, timeline.json (ui.perfetto.dev)")

@@ -56,12 +56,12 @@ def run_ranks(
     starter: Sequence[str] = (),
     real: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs ranks/SCRIPT on `ranks` processes; the output of all of them together. Past the deadline
+    """Runs ranks/SCRIPT on `ranks` processes and returns their output together. After the deadline
     all are killed and the return code is 124.
 
-    options: further ones for mpirun. module: what runs the script (python -m), if not python.
+    options: further options of mpirun. module: a module that runs the script (python -m).
     over: mpi under mpirun; ucx or borrowed under torchrun. starter: a launcher instead of these.
-    real: with an interpreter that has to import torch, as users have.
+    real: with a real interpreter, which imports torch itself.
     """
     if shutil.which("mpirun") is None:
         raise RuntimeError("mpirun was not found; install Open MPI (package openmpi-bin)")
@@ -77,7 +77,7 @@ def run_ranks(
         program = [str(HERE / "ranks" / "over_borrowed.py"), script, *arguments]
     command = [*MPIRUN, *options, "-np", str(ranks), python, *program]
     if over != "mpi":
-        environment["PYTHON_EXEC"] = python  # what torchrun starts
+        environment["PYTHON_EXEC"] = python  # the command that torchrun starts
         command = [python, *TORCHRUN, "--nproc-per-node", str(ranks), *program]
     if starter:
         command = [*starter, str(ranks), python, *program]

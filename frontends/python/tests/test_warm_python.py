@@ -1,5 +1,5 @@
-"""The warm python runs a program as python does, and ends as it does: most other tests stand on
-that."""
+"""The warm python runs a program like python, with an equal exit status. Most other tests depend on
+this."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
     warm_python.executable() == sys.executable, reason="TEST_FRONTEND_PYTHON is real"
 )
 
-# What a program can see of how it was started.
+# Prints the facts from which a program can see how it was started.
 PROBE = """
 import os, signal, sys, threading
 print(__name__, __spec__ and __spec__.name, globals().get("__file__"), os.getcwd())
@@ -74,7 +74,7 @@ def test_it_ends_as_the_program_does(code):
     assert said(warm_python.executable(), "-c", code) == said(sys.executable, "-c", code)
 
 
-# What was started in the background ignores Ctrl-C, and so do those whom it starts.
+# A process in the background ignores Ctrl-C, and so do its children.
 INTERRUPTED = """
 import os, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -91,7 +91,7 @@ def test_what_a_program_died_of_is_said():
         assert word in errors and ended == number, errors
 
 
-# It says its process id, and what signal it gets; another one ends it.
+# It prints its process id, and a line at SIGUSR1; another signal ends it.
 WAITS = """
 import os, signal, time
 signal.signal(signal.SIGUSR1, lambda *_: print("told", flush=True))

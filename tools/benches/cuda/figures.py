@@ -1,8 +1,9 @@
-"""Gathers what tools/gpu-check measured: one JSON for programs, one table for docs/performance.md.
+"""Gathers the figures of tools/gpu-check: one JSON for programs, one table for docs/performance.md.
 
     python3 tools/benches/cuda/figures.py FOLDER --json figures.json --markdown figures.md
 
-FOLDER holds machine.json, NAME.json of what was measured, and what parts said as NAME.txt; what is not there was not run.
+FOLDER has machine.json, the figures of parts as NAME.json, and the output of parts as NAME.txt. A part without a file has
+not run.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ NOT_RUN = "the part was not run, or failed"
 
 
 def measured(folder: Path, name: str) -> dict[str, Any]:
-    """What a part wrote or printed last; a launcher may have said something before."""
+    """The last JSON line that a part has written or printed; a launcher may have printed lines before."""
     path = folder / f"{name}.json"
     if not path.is_file():
         return {"skipped": checked(folder, name).get("skipped", NOT_RUN)}
@@ -156,7 +157,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def told(found: dict[str, Any]) -> list[str]:
-    """What was reached, a line for each goal that was measured."""
+    """A line for each goal that was measured, with its figure."""
     goals_met = [one for one in found["goals"] if one["met"] is not None]
     lines = [f"{one['goal']}: {one['measured']}{'' if one['met'] else ', missed'}" for one in goals_met]
     rest = len(found["goals"]) - len(goals_met)

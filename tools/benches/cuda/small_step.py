@@ -1,10 +1,10 @@
-"""What the exchange of one small gradient adds to a step: microseconds, by scheme, for a gradient of 4 KB on one device.
+"""The time that the exchange of one small gradient adds to a step: microseconds by scheme, for a gradient of 4 KB on one device.
 
     mpirun -np 1 python tools/benches/cuda/small_step.py [--output FILE] [--device cuda] [--rounds 200]
 
-A step is backward, synchronize and what waits until the device has come to its end; the same without the exchange takes turns with
-it. With one rank nothing goes over a network: what is left is how the runtime's threads hear of the device. Without a device it says
-"skipped" and why.
+A step is backward, synchronize and a wait for the device. Steps with and without the exchange take turns. In a run of one rank
+nothing goes over a network, so the figure is the time in which the runtime's threads learn the state of the device. If there is no
+device it says "skipped" and why.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the families of tools/bench kernels share: rows, their data, and the timing of contestants in turn.
+"""Shared by the families of tools/bench kernels: rows, their data, and the timing of contestants in turn.
 
 A family is NAME.py beside this file with `def rows(world: World) -> Iterator[Row]`, and NAME.cpp with the functions it calls
 through `world.door`. Both are found by themselves.
@@ -31,16 +31,16 @@ class Goal:
 
 @dataclass
 class Row:
-    """One kernel against others on the same data. `check` runs first and raises AssertionError where a result is wrong."""
+    """One kernel against others on equal data. `check` runs first and raises AssertionError if a result is wrong."""
 
     what: str
     contestants: dict[str, Callable[[], object]]  # "memcpy" of n floats is added, and the floor
     check: Callable[[], None]
     goals: list[Goal] = field(default_factory=list)
-    # The sweep of World.sweeps that the bytes to be moved come down to, and how many of it; none where memory is no bound.
+    # The floor: a sweep of World.sweeps and its multiple that moves as many bytes; none if memory is no bound.
     floor: tuple[str, float] | None = ("read", 1.0)
     by_the_clock: bool = False  # other threads work too
-    repeats: int = 1  # calls in a row, for kernels that take microseconds: what they work on lies in a cache in a training too
+    repeats: int = 1  # calls in a row, for kernels that take microseconds: their data is in a cache in a training too
 
 
 class World:
@@ -90,8 +90,8 @@ def spread(values: list[float]) -> list[float]:
 def run(row: Row, world: World, rounds: int) -> dict[str, Any]:
     """Checks, then times all contestants in turn; the first round warms up. Ratios are taken round by round.
 
-    All run in this thread, and its processor time is what counts: other processes disturb less. Only a row that says so is
-    timed by the clock.
+    All run in this thread, and its processor time counts, so other processes disturb less. Rows with `by_the_clock` are timed
+    by the clock.
     """
     row.check()
     now = time.perf_counter if row.by_the_clock else time.thread_time

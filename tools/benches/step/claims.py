@@ -12,7 +12,7 @@ from benches.step.headlines import CELL
 from benches.step.table import Record, groups, times_as_fast
 
 BEGIN, END = "<!-- claims: tools/bench step --page writes what follows -->", "<!-- end of claims -->"
-# By contestant: the system, what its paper claims and against what, and where.
+# By contestant: the system, the claim of its paper with its reference, and the machines.
 CLAIMS: dict[str, tuple[str, str, str]] = {
     "acp-sgd": ("ACP-SGD", "4.06 x S-SGD and 1.43 x Power-SGD on average", "32 GPUs, 10 Gb/s"),
     "power-sgd": ("Power-SGD", "about half the time of SGD (ResNet-18, LSTM)", "16 GPUs, 10 Gb/s"),

@@ -1,4 +1,4 @@
-"""Ranks that disagree: the same error on every one of them, and work goes on afterwards."""
+"""Ranks that disagree: every rank gets an equal error, and work continues afterwards."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def check_optimizers_of_different_models() -> None:
 
 
 MISFITS = {
-    # Two that would both apply momentum, and what else cannot work together: who, and what to do.
+    # Two plugins that would both apply momentum, and other plugins that do not fit; the error names
+    # both.
     'compressor = "dgc"\nmemory = "dgc"': ("momentum", "dgc"),
     'compressor = "topk"\nmemory = "residual"\nscheduler = "dear"\nroute = "split"': (
         "topk",

@@ -1,5 +1,5 @@
-"""What becomes of a step's results, by every door: those that were used, in whatever way, count; what
-is saved between backward and step; and what it costs."""
+"""The outcome of a step's results, through every frontend: used results count, in any way of use;
+states that are saved between backward and step; and the cost."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def check_gradients_that_the_user_replaced_by_others_made_from_them_were_used() 
 
 
 def check_two_backwards_without_no_sync_keep_the_sum_of_what_was_computed() -> None:
-    # Of one gradient nothing is sent at first, and the other's result was kept all the same.
+    # At first nothing of one gradient is sent, but the result of the other gradient is kept.
     scheme = TOPK.replace("0.1", "0.2\nscope = \"bucket\"")
     for make in (Hook, Views):
         torch.manual_seed(0)
@@ -192,7 +192,7 @@ def check_a_plain_loop_counts_every_step_under_every_option_of_ddp() -> None:
         door.close()
 
 
-# ---- what it costs ----
+# ---- the cost ----
 
 
 def check_a_plain_loop_reads_no_gradient_once_more() -> None:

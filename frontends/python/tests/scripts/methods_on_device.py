@@ -1,15 +1,15 @@
-"""Whole steps of every method that works on a CUDA device, beside the same steps on the CPU, on the
-same gradients: equal bits, or near each other where a method forms sums.
+"""Whole steps of every method that works on a CUDA device, and on the CPU, with equal gradients.
+The results have equal bits, or are close if a method forms sums.
 
     mpirun -np 2 python methods_on_device.py [--steps 6] [--device cuda] [--nccl] [--route flat]
                                              [--dtype float32]
 
-With --nccl what is sent goes from device to device, of the methods for which it can. Gradients of
-16 bits are widened on the device, and results rounded once.
+With --nccl payloads go from device to device, if the method allows it. Gradients of 16 bits are
+widened on the device, and results rounded once.
 
-Prints a line for each method and ends with 1 where results differ, or where a gradient was not
-worked on on the device. Where there is no device, or the runtime does not take gradients there, it
-says "skipped" and why. The plugins are to be built with CUDA (tools/gpu-check does that).
+Prints a line for each method and ends with 1 if results differ, or if a gradient was not
+device-resident. If there is no device, or the runtime does not take gradients there, it says
+"skipped" and why. The plugins must be built with CUDA (tools/gpu-check does that).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ match = { dims = { max = 1 } }
 compressor = "topk"
 """
 # Of compressors: options, and how far a result may be from the CPU's in the first step, in parts of
-# the largest. 0: the same bits, in every step. Sums of float32 and of float64 that are rounded to
+# the largest. 0: equal bits, in every step. Sums of float32 and of float64 that are rounded to
 # float32 have another order on a device.
 METHODS: dict[str, tuple[str, float]] = {
     "topk": ("density = 0.05", 0),
@@ -94,7 +94,8 @@ def gradients(step: int, rank: int, dtype: Any) -> list[Any]:
 def results(
     scheme: str, device: Any, dtype: Any, steps: int, directly: bool
 ) -> tuple[list[list[Any]], dict[str, str]]:
-    """What every step leaves, and why gradients were staged, or not sent directly, by name."""
+    """The results of every step, and by name the reasons why gradients were staged or not sent
+    directly."""
     import torch
 
     import penstock.torch as hvd

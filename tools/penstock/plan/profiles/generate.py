@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the model profiles of `penstock plan`: every gradient of a published architecture, and what it computes.
+"""Writes the model profiles of `penstock plan`: every gradient of a published architecture, and the work of its layer.
 
-    tools/penstock/plan/profiles/generate.py            # writes all of them beside this file
+    tools/penstock/plan/profiles/generate.py            # writes all profiles beside this file
     tools/penstock/plan/profiles/generate.py vgg16      # prints one
 
 A line is a gradient in order of registration, with its shape as PyTorch has it (torchvision's, Hugging Face's), and the
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-# What a device of 2017 to 2020 sustains in training with float32: 15.7 Tflop/s at its peak. Backward takes twice what forward takes.
+# The sustained rate of a device of 2017 to 2020 in training with float32; its peak is 15.7 Tflop/s. Backward takes twice as long as forward.
 SUSTAINED = 10e12
 
 
@@ -50,7 +50,7 @@ class Profile:
             self.gradient(f"{name}.bias", (shape[0],))
 
     def attention_products(self, name: str, width: int, positions: int) -> None:
-        """Queries by keys, and what comes out by values."""
+        """Queries by keys, and the result by values."""
         self.work(name, 2 * 2 * positions * positions * width)
 
     def parameters(self) -> int:
