@@ -45,6 +45,7 @@ double moved_by(const Carrier& carrier, const Spread& spread, uint32_t pattern, 
 
 PlannedBytes& PlannedBytes::operator+=(const PlannedBytes& other) {
   summed += other.summed;
+  summed_at_owners += other.summed_at_owners;
   gathered += other.gathered;
   pairs += other.pairs;
   coded_pairs += other.coded_pairs;
@@ -103,6 +104,7 @@ double Carriers::among(const Carrier& transport, const PlannedBytes& bytes, uint
                                       sends_directly ? bytes.pairs : bytes.coded_pairs)
                            : moved_by(composite, spread, PENSTOCK_SPARSE_ALL_REDUCE, bytes.pairs);
   return moved_by(transport, spread, PENSTOCK_ALL_REDUCE, bytes.summed) +
+         moved_by(transport, spread, PENSTOCK_REDUCE_SCATTER, bytes.summed_at_owners) +
          moved_by(transport, spread, PENSTOCK_ALL_GATHER, bytes.gathered) +
          moved_by(transport, spread, PENSTOCK_ALL_TO_ALL, bytes.owned) +
          moved_by(transport, spread, PENSTOCK_ALL_GATHER, bytes.spread / ranks) + pairs;

@@ -282,9 +282,16 @@ TEST(ToOwnersOnly, GradientsOf16BitsGiveTheBitsOfTheCpu) {
   expect_bits_of_the_cpu(script, script);
 }
 
-// Each sum goes to one rank alone, as FSDP2 wants it.
-TEST(ToOwnersOnly, ResultsForTheirOwnersHaveTheBitsOfTheCpu) {
-  Script script = script_of(kToOwners[0], kNoneShares, "", "shard");
+// Each result goes to one rank alone, as FSDP2 wants it: from gathered payloads, and from sums.
+class ToOwnersOnlyBy : public ::testing::TestWithParam<ResidentMethod> {};
+INSTANTIATE_TEST_SUITE_P(
+    Methods, ToOwnersOnlyBy,
+    ::testing::Values(kToOwners[0], ResidentMethod{"fp16", kWithResidual, 0, "fp16-simulated", ""},
+                      ResidentMethod{"fp16_nothing_kept", kNothingKept, 0, "fp16-simulated", ""}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(ToOwnersOnlyBy, ResultsHaveTheBitsOfTheCpu) {
+  Script script = script_of(GetParam(), kNoneShares, "", "shard");
   script.flags = PENSTOCK_SET_RESULT_AT_OWNER;
   for (size_t i = 0; i < script.shapes.size(); ++i)
     script.shapes[i].owner = uint32_t(i % script.size);

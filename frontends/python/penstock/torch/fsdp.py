@@ -49,7 +49,7 @@ def reduce_through_penstock(
 
     scheme: path of a .toml file, TOML text or a Scheme; None: dense, by a reduce-scatter. A scheme
         names no route. It sees one flat gradient for each rank and module, so methods for matrices
-        send it dense. Summed payloads reach every rank.
+        send it dense.
     ValueError if fully_shard was called on no module.
     """
     sharded = {
