@@ -63,8 +63,7 @@ TEST(GatheredMessages, StandBesideTheSumsOfTheirBucket) {
   ASSERT_EQ(paper.messages().size(), 2u);
   EXPECT_EQ(paper.message(0).send.bytes(), 1204u);
   EXPECT_EQ(paper.message(0).items, Positions{1});
-  EXPECT_EQ(paper.message(1).send_counts, Numbers{24'040});  // 24'016 and 23, rounded up to a
-                                                             // multiple of 8
+  EXPECT_EQ(paper.message(1).send_counts, Numbers{24'040});  // 24'016 + 23, rounded up to 8
   EXPECT_EQ(paper.message(1).items, Positions{0});
 }
 
@@ -138,8 +137,7 @@ TEST(ShardMessages, EachOwnerIsSentItsPartAndNothingElse) {
     const MessageRun& message = shards.message(0, 0);
     EXPECT_EQ(message.message.pattern, uint32_t{PENSTOCK_ALL_TO_ALL});
     EXPECT_EQ(message.by_owner, (std::vector<Positions>{{0}, {}, {1}}));
-    EXPECT_EQ(message.send_counts, (Numbers{32, 8, 24}));  // a rank that owns nothing receives
-                                                           // flags only
+    EXPECT_EQ(message.send_counts, (Numbers{32, 8, 24}));  // a rank without gradients gets flags
     EXPECT_EQ(message.send_offsets, (Numbers{0, 32, 40}));
     EXPECT_EQ(message.send.bytes(), 64u);
     EXPECT_EQ(message.message.send_counts, message.send_counts.data());

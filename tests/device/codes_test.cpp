@@ -150,9 +150,9 @@ TEST_F(CodesOnADevice, OfFewNumbersAreThoseOfTheCpu) {
   }
 }
 
-// If a scale comes from a sum, the scale is the one of the CPU or the next float. Then a level may
-// differ by one step, if the random draw lies within a few roundings of the element's fraction of a
-// step. Fewer than one in a thousand elements may differ.
+// If a scale comes from a sum, the scale equals the CPU's scale or is the next float. Then a level
+// may differ by one step, if the random draw lies within a few roundings of the element's fraction
+// of a step. Fewer than one in a thousand elements may differ.
 TEST_F(CodesOnADevice, OfSummedScalesAreWithinOneStepOfTheCpus) {
   for (const Method& method :
        {Method{"qsgd"}, Method{"qsgd", {{"bits", 8}, {"bucket", 0}}}, Method{"terngrad"}})

@@ -113,9 +113,7 @@ TEST_F(SignsOnADevice, SendTheSignsOfTheCpuAndKeepExactlyTheRest) {
     for (const int64_t n : kAwkwardSizes)
       for (const uint64_t zero_every : {0, 1, 2, 100})
         for (const Way way : {Way::kLeft, Way::kKept, Way::kFolded}) {
-          if (way == Way::kFolded && votes(method))
-            continue;                                                       // signs of a vote have
-                                                                            // no folding
+          if (way == Way::kFolded && votes(method)) continue;               // not folded
           if (n > 1000 && (zero_every < 2 || way == Way::kLeft)) continue;  // saves time
           const Input of{method, n, zero_every, way};
           SCOPED_TRACE(::testing::PrintToString(of));

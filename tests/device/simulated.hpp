@@ -124,9 +124,9 @@ uint64_t calls(Call call);
 uint64_t calls_of_this_thread(Call call);
 uint64_t held_bytes(int device);
 
-// Devices that have a context of this process. A context is made if a thread makes the device
-// current (cudaSetDevice, since CUDA 12), or calls a function that needs a context. On a real
-// device each context costs some 0.5 GB.
+// Devices with a context of this process. A context is made if a thread makes the device current
+// (cudaSetDevice, since CUDA 12), or calls a function that needs a context. On a real device each
+// context costs some 0.5 GB.
 std::set<int> contexts();
 
 // Bytes of queued copies, by destination. Fills are not counted.

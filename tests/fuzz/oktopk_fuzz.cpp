@@ -67,8 +67,7 @@ struct Rank {
   penstock_step step{};
 
   void begin(uint64_t index, uint64_t capacity, uint64_t rank, Random& random) {
-    ticket = std::make_unique<oktopk::Ticket>();  // capacities of exactly the size that this step
-                                                  // needs
+    ticket = std::make_unique<oktopk::Ticket>();  // of exactly the needed size
     ticket->channel = &channel;
     items.clear(), own.clear(), results.clear(), refused.clear();
     item_pointers.clear(), own_pointers.clear(), result_pointers.clear(), refused_pointers.clear();
@@ -186,7 +185,7 @@ class Network {
   std::array<Rank, kRanks> ranks;
   std::array<std::optional<sdk::Error>, kRanks> errors;
   std::optional<uint32_t> victim;  // the messages to this rank arrive damaged
-  uint64_t damage = 0;             // one of this many messages is damaged
+  uint64_t damage = 0;             // damages one in this many messages
 
  private:
   template <typename Handle>

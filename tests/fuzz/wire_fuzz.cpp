@@ -144,9 +144,7 @@ struct Gathered {
       message.decoded_offsets.push_back(end + message.decoded_offsets.size() * uncoded);
       offset += part.size();
     }
-    for (ItemRun& item : coding.items)
-      item.own[0].absent();  // otherwise the last payload would be
-                             // left in a part
+    for (ItemRun& item : coding.items) item.own[0].absent();  // no old payload
     bucket.is_void = false;
     return message.read(leg, 0);
   }

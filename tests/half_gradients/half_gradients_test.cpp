@@ -70,8 +70,7 @@ float value_of(Kind kind, uint32_t dtype, uint64_t i, uint64_t step, test::Rando
     }
     case Kind::subnormal:
       return sign * limits.smallest * std::fmod(whole, 127.0f);
-    case Kind::small_steps:  // later values are below half a unit in the last place of the first
-                             // value
+    case Kind::small_steps:  // later values are too small for the sum
       return (dtype == PENSTOCK_FLOAT16 ? 1.0f : 0.25f) *
              (step == 0 ? 1024.0f + static_cast<float>(i) : 0.375f);
   }

@@ -41,7 +41,7 @@ struct Comparison {
   bool keeps = true;  // with memory `residual`
 };
 
-// Every mean, every payload and the kept values of each rank equal those of the oracle, to the bit:
+// Every mean, every payload and the kept values of each rank equal the oracle's values, to the bit:
 // work = kept + gradient, kept = work - sent, mean = the sum of the sent values in ascending order
 // of ranks, divided by the number of ranks. The result of the method must not be final, and its
 // payloads must not be rounded as a sum, unless there is one rank.

@@ -8,10 +8,10 @@
 
 namespace penstock::test {
 
-// Runs `steps` steps. Of every ten steps, one is void, one is forgotten, in one the collective
-// refuses every third entry, and with several ranks one is a step of a rank that has joined. Then
-// two sums are checked: for every rank, item and element, the gradients equal the applied payloads
-// plus the drained values; for every item and element, the gradients of all ranks equal the decoded
+// Runs `steps` steps. In each ten steps, one is void, one is forgotten, and in one the collective
+// refuses every third entry. With several ranks, another step has a rank that has just joined. Then
+// two sums are checked. For every rank, item and element, the gradients equal the applied payloads
+// plus the drained values. For every item and element, the gradients of all ranks equal the decoded
 // sums plus the drained values of all ranks. The memory must keep a plain sum of gradients (no
 // factors, no momentum).
 //

@@ -15,8 +15,7 @@ namespace {
 using testing::Values;
 
 constexpr uint32_t kRanks = 2;
-constexpr uint64_t kSteps = 5, kSaved = 2, kLoaded = 4;  // of steps, at whose end the set is saved
-                                                         // or loaded
+constexpr uint64_t kSteps = 5, kSaved = 2, kLoaded = 4;  // steps of a save and a load
 const std::vector<testing::GradientShape> kShapes{{"weight", {8, 6}}, {"bias", {8}}};
 // The compressor sends half of every element, so that results do not depend on the cuts of a plan.
 // The memory has one tensor per gradient. The scheduler makes a new plan after every step.
@@ -89,8 +88,7 @@ void train(Set& set, uint32_t rank, const Fault& fault, Values& gradients, Seen&
     if (step + 1 == kSaved) ASSERT_OK(set.save(saved));
     if (step + 1 != kLoaded || !fault.loads) continue;
     if (fails) test::failing_allocation = fault.allocation;
-    seen.loaded = unless_out_of_memory([&] { return set.load(saved); });  // like the C functions of
-                                                                          // runtime.h
+    seen.loaded = unless_out_of_memory([&] { return set.load(saved); });  // like penstock_set_load
     test::failing_allocation = 0;
     if (seen.loaded.ok()) return;
   }

@@ -154,7 +154,7 @@ struct Seeds {
   uint64_t first = 1, last = 1;
 };
 
-// For each seed, the outcome of `script` on devices equals that of `of_the_cpu` on the CPU.
+// For each seed, `script` on devices and `of_the_cpu` on the CPU have equal outcomes.
 inline void expect_bits_of_the_cpu(const Script& script, const Places& places,
                                    const Script& of_the_cpu, Seeds seeds) {
   const ResidentOutcome expected = outcome_of(of_the_cpu, on_the_cpu);
@@ -212,8 +212,8 @@ inline Moved moved_in_a_step(const std::string& scheme, uint32_t size, uint64_t 
 }
 
 // Steps of two sets. Each rank makes the gradients ready in another order. So two streams of
-// messages meet on one device, and every rank must send them in one order. After each step the
-// results in both storages must equal those of a run with one set.
+// messages meet on one device, and every rank must send them in one order. After each step both
+// storages must hold the results that each set would have alone.
 inline void step_two_sets(Runtime& runtime, const Place& place, uint32_t rank,
                           std::vector<Bytes>& results) {
   const auto shapes = lying_on({{"x", {300}}, {"y", {200}}}, place);

@@ -114,7 +114,7 @@ void wait_as(State state) {
   scheduler = std::move(scheduler).resume();
 }
 
-// The threads of the current group that have not had their turn.
+// Threads of the current group whose turn is still to come.
 const unsigned *next_turn = nullptr, *last_turn = nullptr;
 
 // Runs threads one after the other until a thread waits. A switch of fibers for each thread would
@@ -168,7 +168,8 @@ bool take_turns(const unsigned* first, std::size_t n) {
   return any;
 }
 
-// Runs the threads until all wait at a barrier or all have ended. Returns whether all have ended.
+// Runs the threads until all wait at a barrier or every thread has ended. Returns whether every
+// thread has ended.
 bool run_to_barrier() {
   const std::vector<unsigned>& order = here->turns.order;
   const std::size_t together = here->turns.together;
@@ -191,7 +192,7 @@ bool run_to_barrier() {
 // The shared memory of all kernels in the program or library that contains `somewhere`.
 // cuda_runtime.h declares shared memory as thread_local, so each program or library has one range
 // per thread. The thread_local data of this library belongs to the simulated runtime. Its kernels
-// are those of the core, which use no shared memory.
+// are kernels of the core, which use no shared memory.
 struct Shared {
   bool is_known = false;  // false until a kernel of a library that was loaded late has touched it
   std::span<std::byte> memory;
@@ -289,7 +290,7 @@ void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread) {
       run_two(shared.memory);
       continue;
     }
-    // A kernel must not rely on what another block left in shared memory. To save time, this
+    // A kernel must not rely on values in shared memory from another block. To save time, this
     // overwrites the shared memory only for the first block and for some others.
     if (i == 0 || random() % 8 == 0) spoil(shared.memory);
     while (!run_to_barrier()) {

@@ -91,8 +91,7 @@ class Machine {
   uint64_t n_queued_ = 0;
   std::atomic<uint64_t> generation_{0};
   std::map<int, std::set<const void*>> loaded_;  // by device
-  std::deque<Stream*> host_functions_;           // streams whose first operation is a function for
-                                                 // the host thread
+  std::deque<Stream*> host_functions_;           // the first operation waits for the thread
   bool serving_ = false;
 };
 

@@ -40,8 +40,8 @@ class Memory {
   // The memory is filled with a pattern that is not zero. Null if the system has no memory left.
   // `open`: open to the host, also if it is memory of a device.
   Allocation* allocate(int device, uint64_t bytes, bool open);
-  // Returns a message if bytes around the allocation were overwritten. From now on the address is
-  // invalid.
+  // Returns a message if bytes around the allocation were overwritten. The address is invalid after
+  // it.
   std::optional<std::string> release(const Allocation& allocation);
   void release_all();
 
@@ -60,8 +60,7 @@ class Memory {
   const std::map<uintptr_t, std::unique_ptr<Allocation>>& live() const { return live_; }
 
  private:
-  static constexpr uint64_t kReservedBytes = uint64_t{1} << 37;  // the thread sanitizer leaves
-                                                                 // little more address space
+  static constexpr uint64_t kReservedBytes = uint64_t{1} << 37;  // tsan leaves little more
 
   void reserve();
   std::optional<uintptr_t> find_room(uint64_t bytes);
@@ -71,8 +70,7 @@ class Memory {
   uint64_t n_made_ = 0;
   Allocation* opened_ = nullptr;
   std::map<uintptr_t, std::unique_ptr<Allocation>> live_;  // by first page
-  std::map<uintptr_t, Allocation> freed_;                  // by first page, until the pages are
-                                                           // used again
+  std::map<uintptr_t, Allocation> freed_;                  // by first page, until used again
 };
 
 // While an object lives, this thread does work of a device and may touch the device's memory.

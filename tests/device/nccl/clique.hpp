@@ -34,7 +34,7 @@ struct Part {
 
 struct Clique;
 
-// A call of an operation that has not reached its stream.
+// A call of an operation, before it reaches its stream.
 struct Said {
   ncclComm_t communicator;
   cudaStream_t stream;
