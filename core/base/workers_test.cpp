@@ -1,4 +1,4 @@
-// Every task runs once, whoever calls, and results are visible to the caller.
+// Every task runs once, on any thread, and the caller sees the results.
 #include "core/base/workers.hpp"
 
 #include <gtest/gtest.h>

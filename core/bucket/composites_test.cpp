@@ -82,7 +82,7 @@ TEST(CompositeMessages, ResultsRefusedAndTakenHaveRoomForWhatTheItemSends) {
   EXPECT_EQ(item.taken.c()->rank, 1);
   EXPECT_EQ(composite(paper.message()).refused_pointers,
             std::vector<penstock_payload*>{item.refused.c()});
-  // The memory is told what the composite has taken, not what was encoded.
+  // The memory receives the entries that the composite has taken, not the encoded payload.
   EXPECT_EQ(paper.coding().memory_calls[0].taken[0], item.taken.c());
 }
 

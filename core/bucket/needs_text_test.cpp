@@ -1,5 +1,5 @@
-// The text by which ranks find out that their plugins have planned differently: it says all that
-// must be equal, and nothing that a rank decides alone.
+// Ranks compare this text to check that their plugins have equal needs. It has everything that must
+// be equal, and nothing that a rank decides alone.
 
 #include "core/bucket/needs_text.hpp"
 
@@ -63,7 +63,7 @@ TEST(NeedsText, SaysWhereNoRoundIs) {
             std::string::npos);
 }
 
-// Sums that replicated state is made of have the same bits only if they are made alike.
+// A replicated state that is made from sums has equal bits only if the ranks add in one way.
 TEST(NeedsText, SaysWhereBitsThatMustBeEqualAreMade) {
   const auto same_bits = [](ItemRun& item) {
     item.rounds = {summed({exactly(4)})};

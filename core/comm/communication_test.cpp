@@ -95,7 +95,7 @@ TEST_F(OrderedChannel, EndsWhatWaitsForItsTurnWhenItIsClosed) {
   EXPECT_EQ(second_.end(), "channel 'ordered' was closed before this message was sent");
 }
 
-// What a step would take for an arrival, and read from buffers that nobody has filled.
+// Otherwise a step would take it for an arrival and read buffers that are not filled.
 TEST(Progress, AStateThatIsNoneEndsTheMessageWithASentence) {
   penstock_collective table = silent_transport();
   table.progress = [](void*, penstock_ticket*, uint32_t* state) -> penstock_status* {

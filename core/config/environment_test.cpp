@@ -1,4 +1,4 @@
-// Variables of the environment: which configuration is read, and what Horovod's users set there.
+// Variables of the environment: the name of the configuration, and the variables of Horovod.
 #include "core/config/load.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Plugin calls as they are told of.
+// Texts about the plugin calls of a rank.
 #include "core/control/activity.hpp"
 
 #include <gtest/gtest.h>

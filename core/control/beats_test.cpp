@@ -62,7 +62,8 @@ TEST_P(Beats, GoBothWays) {
   ServerBeats server(connected.listener, 3);
   ClientBeats client;
   accept(client, connected, 2, server);
-  // Rank 0 answers only to a rank that has sent, because it knows no other address.
+  // Rank 0 answers only to ranks from which it has received a datagram, because it knows no other
+  // address.
   server.send();
   EXPECT_FALSE(wait_for(client.descriptor(), false, 1'000));
   client.send();

@@ -18,7 +18,7 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// Waits in a step until it is over for whoever waits.
+// Waits in a step until the step is over for every waiting rank.
 Status wait_in_step(Control& control, uint64_t step) {
   std::promise<Status> ended;
   control.step_wait("model", step, {0, 1, 2}, [&](Status reason) { ended.set_value(reason); });
@@ -227,7 +227,7 @@ TEST(Addresses, OfARunOnOneHostAreLoopbackAlone) {
         Result<std::unique_ptr<Control>> control = Control::start(std::move(options));
         ASSERT_TRUE(control.ok()) << control.status().message();
         if (rank == 0) {
-          // What listens is no wider than what is told.
+          // The server listens only on the addresses that it announces.
           const std::string address = board.address();
           const std::string port = address.substr(address.rfind('|') + 1);
           const std::vector<std::string> own = control::own_addresses().value();

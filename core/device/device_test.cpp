@@ -1,4 +1,4 @@
-// Finding the table, and what is made on a device: who ends it, and what an error says.
+// The search for the table, the owners of objects on a device, and messages of errors.
 
 #include "core/device/devices.hpp"
 #include "core/device/table.hpp"

@@ -170,7 +170,7 @@ TEST(OperationsArguments, WhatOneRankCanSeeToBeWrongIsRefusedAtOnce) {
     expect(declare(PENSTOCK_ALL_REDUCE, "x", &lacking), Code::unimplemented,
            "does not reduce uint16");
 
-    // Strides of dimensions that have one element say nothing.
+    // The stride of a dimension with one element has no effect.
     Array single(PENSTOCK_FLOAT32, {1, 3}, one);
     const int64_t odd[] = {77, 1};
     single.tensor.strides = odd;

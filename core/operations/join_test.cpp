@@ -14,7 +14,7 @@ using testing::OperationsRank;
 using testing::submit;
 using testing::ThreadHub;
 
-// What a join comes to, as Runtime has it, without sets.
+// The outcome of a join, as in Runtime, without sets.
 class Joined {
  public:
   explicit Joined(OperationsRank rank) {

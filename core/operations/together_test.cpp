@@ -15,7 +15,7 @@ using testing::OperationsRank;
 using testing::run_operations;
 using testing::ThreadHub;
 
-// One of several that differ in what must be equal within a message.
+// An operation that differs from others in a property that must be equal within a message.
 struct Asked {
   std::string name;
   uint32_t pattern, dtype, root;

@@ -1,4 +1,4 @@
-// What is a legal plan, and its way to the other ranks as bytes.
+// The rules for a legal plan, and the plan as bytes for the other ranks.
 #include "core/plan/plan.hpp"
 
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@ namespace {
 
 using test::contains;
 
-// A struct as it was first published, as we know it, and as a later version has it.
+// A struct in its first version, in the version of this host, and in a later version.
 struct First {
   uint64_t struct_size;
   uint64_t capacity;

@@ -1,4 +1,5 @@
-// What a table must have for what its traits say, and what nobody acts on.
+// A plugin's table must have the functions that its traits promise. A combination of traits that
+// the core never uses is refused.
 #include "core/plugin/instances.hpp"
 
 #include "core/plugin/testing.hpp"

@@ -207,7 +207,7 @@ struct WithPlugins {
     folder.add("each", "c.so");
     scanned = std::make_unique<Scanned>(std::vector<std::string>{folder.path()});
   }
-  // What check_config says of the scheme above and `more`; empty when it fits.
+  // The error of check_config for the scheme above plus `more`. Empty if the plugins fit.
   std::string error(const std::string& more) {
     return std::string(check_config(load(kScheme + more), scanned->registry).message());
   }
@@ -232,7 +232,7 @@ TEST(Resolve, OptionsOfEveryStageAndRuleAreCheckedBeforeTheFirstStep) {
       "fraction");
 }
 
-// A switch at step 0 replaces what the tables say before any step has it.
+// A switch at step 0 replaces the values of the tables before they are used.
 TEST(Resolve, WhatASwitchReplacesIsCheckedTooWhereverItStands) {
   WithPlugins with;
   const std::string share = "expected a real in (0, 1], in fraction";

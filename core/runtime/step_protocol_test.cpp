@@ -47,7 +47,7 @@ struct Frontend {
     return counters.steps;
   }
 
-  // What a step under way reads outlives the set, whose end waits for it.
+  // The gradients must outlive the set, because the end of the set waits for its step.
   std::vector<std::vector<float>> values{{1, 1}, {2, 2}, {3, 3}};
   Result<SetHandle> set;
   StepProtocol step;
@@ -230,7 +230,7 @@ TEST(StepProtocol, WhoBeginsNoStepMeetsTheSetAlone) {
   });
 }
 
-// Hooks run on several threads: each gradient is handed in once, whoever begins the step.
+// Hooks run on several threads. Each gradient is handed in once, no matter which thread begins.
 TEST(StepProtocol, GradientsComeOnManyThreads) {
   with_ranks(1, scheme(), [](Runtime& runtime, uint32_t) {
     Frontend one(runtime);

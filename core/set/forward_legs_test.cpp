@@ -25,7 +25,7 @@ class ForwardLegsTest : public ::testing::Test {
     }
     legs_.arm(in_order_);
   }
-  // The buckets that have been launched.
+  // The launched buckets, as one character per bucket.
   std::string launched() const {
     std::string result;
     for (const BucketRun& bucket : buckets_) result += bucket.launched.load() ? 'x' : '.';

@@ -21,7 +21,7 @@ constexpr size_t kGradients = 161;  // as many as ResNet-50 has
 
 struct ThroughRank0 {
   double starting = 0;   // the run and a set, in bytes
-  double observing = 0;  // one observation: through the control store, and what rank 0 sent
+  double observing = 0;  // one observation: control messages of rank 0, and its payloads
 };
 
 // One bucket for each gradient: more to tell than any scheduler leaves.

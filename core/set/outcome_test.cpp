@@ -39,7 +39,8 @@ TEST_F(Outcomes, BeforeAnyOptimizerWasSeenAreAppliedUnlessABucketWasVoid) {
   EXPECT_EQ(forgotten(true), (Flags{1, 1, 1}));
 }
 
-// Its loop has a say then: a loss scaler leaves the step out, or it was applied all the same.
+// If the optimizer is known, it decides: a loss scaler leaves the step out, or the step was
+// applied.
 TEST_F(Outcomes, OfAVoidBucketAreAsTheOptimizerHasThem) {
   is_known(both);
   step(both);

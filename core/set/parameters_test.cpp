@@ -41,7 +41,7 @@ std::vector<std::string> told(const std::vector<std::vector<uint64_t>>& of_ranks
       EXPECT_EQ(status.code(), Code::mismatch) << status.message();
       messages[rank] = status.message();
     }
-    // Whatever was found, the set is as it was.
+    // The comparison has not changed the set, for any result.
     testing::Values gradients{std::vector<float>(12, 1), std::vector<float>(4, float(rank))};
     ASSERT_OK(testing::run_step(**set, gradients));
   });

@@ -128,7 +128,7 @@ class OrderedTransport {
 
 constexpr uint32_t kRanks = 3;
 
-// Gradients of different sizes, so that a message out of order meets one of another count.
+// Gradients of different sizes, so that a message out of order has another count than its peer.
 const std::vector<testing::GradientShape> kShapes{
     {"a", {5}}, {"b", {11}}, {"c", {17}}, {"d", {23}}};
 

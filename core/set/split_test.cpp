@@ -91,7 +91,7 @@ TEST(RouteSplit, AveragesGradientsOfEveryTypeInOneBucket) {
                    PENSTOCK_BFLOAT16, PENSTOCK_FLOAT16});
 }
 
-// One that is not finite makes the whole bucket void, whatever type it has.
+// One gradient that is not finite makes the whole bucket void, for every type.
 TEST(RouteSplit, IsVoidForEveryTypeWhereOneIsNotFinite) {
   with_ranks(2, testing::scheme_text(kDear), [&](Runtime& runtime, uint32_t rank) {
     std::vector<Typed> gradients{{PENSTOCK_FLOAT32, 9}, {PENSTOCK_FLOAT16, 5}};

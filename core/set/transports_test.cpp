@@ -45,7 +45,7 @@ TEST(Transports, ATransportPerLevelGivesTheSameBits) {
         << keys;
 }
 
-// What one step takes at least, if each message over `slow` takes 30 ms: only delays are compared.
+// The least duration of a step if each message over `slow` takes 30 ms. Only delays are compared.
 TEST(Transports, EachLevelsMessagesGoOverItsOwn) {
   constexpr double kLatency = 30'000;
   const auto step_us = [&](const std::string& keys) {

@@ -116,7 +116,7 @@ TEST(Generations, OpeningTwiceKeepsWhatTheStepHasWrittenBetween) {
   EXPECT_EQ(copied(view), Values(kNumel, 2));
 }
 
-// Only a part of the gradient, or one of several pieces, took part in the step.
+// Only a part of the gradient was in the step, or only one of its pieces.
 TEST(Generations, WhatAStepHasNotOpenedStaysAsItIs) {
   StateStore store(true);
   StateView &head = claim(store, 0, 5), &tail = claim(store, 7, 5);

@@ -1,5 +1,5 @@
-// The memory of DGC where it clips, on a device against itself on the CPU: what it measures is near
-// the CPU's sum, and what it makes of a gradient has the CPU's bits where no sum has a part in it.
+// The memory of DGC with clipping, on a device, compared with the CPU. The measured norm is near
+// the CPU's sum. Values that depend on no sum have the CPU's bits.
 #include "gradient.hpp"
 
 namespace penstock::simulated::clipping_test {
@@ -52,7 +52,7 @@ class PlacedMemory {
   test::Outcome compensate(float summed) {
     return memory_.compensate(place_.exec(), step_, {&item_}, n_scalars() > 0 ? &summed : nullptr);
   }
-  // What compensate leaves: momentum and work.
+  // Momentum and work after compensate.
   std::vector<float> compensated(float summed) {
     EXPECT_EQ(compensate(summed).message, "");
     std::vector<float> left = state(planned_.c.momentum_state);

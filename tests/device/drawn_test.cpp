@@ -1,5 +1,5 @@
-// Random-k, and top-k of chunks, on a device against themselves on the CPU: the same positions,
-// values, sums and rests, to the bit.
+// Random-k, and top-k of chunks, on a device, compared with the CPU: equal positions, values, sums
+// and rests, to the bit.
 #include "ranks.hpp"
 
 namespace penstock::simulated::drawn_test {

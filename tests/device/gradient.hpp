@@ -40,7 +40,8 @@ inline std::string text_of(const Case& of) {
 // Arrays by their names.
 using Seen = std::map<std::string, Bytes>;
 
-// The number of payloads in each decode call. Without slices, one call decodes all payloads.
+// The number of payloads in each decode call. If there are no slices, one call decodes every
+// payload.
 struct Reception {
   uint32_t round = 0;
   std::vector<uint64_t> slices = {};

@@ -35,7 +35,8 @@ class Liar : public sdk::SparseCompressor<Liar> {
                              static_cast<cudaStream_t>(stream));
     });
   }
-  // On the CPU it does not look at what comes, so that it is not the first to find out.
+  // On the CPU decode does not check the payload, so that it is not the first code to find the
+  // error.
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
     if (call.on_device()) return SparseCompressor<Liar>::decode(call, items, payloads);
     for (uint64_t i = 0; i < items.size(); ++i) {

@@ -13,7 +13,7 @@ namespace penstock::simulated::nccl_test {
 
 constexpr int kRanks = 4;
 
-// What one rank has.
+// The objects of one rank.
 struct Rank {
   int rank;
   ncclComm_t communicator = nullptr;
@@ -251,7 +251,7 @@ TEST_F(SimulatedNccl, AnAbortEndsTheWorkOfAll) {
   });
 }
 
-// What is lost of four such numbers says which two were added first.
+// The rounding of a sum of these four numbers shows which two were added first.
 TEST_F(SimulatedNccl, SumsAreInAnOrderThatTheSizeOfAMessageChangesAndTheSameOnAllRanks) {
   std::array<std::set<float>, kRanks> seen;
   for (std::size_t count = 4; count < 8; ++count) {

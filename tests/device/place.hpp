@@ -108,7 +108,7 @@ class Place {
 // Nothing, single elements, odd ones, around a warp's and a word's, and more than a block's.
 inline constexpr int64_t kAwkwardSizes[] = {0, 1, 31, 63, 64, 65, 1000, 70001};
 
-// n values, the same for the same seed.
+// n values. Equal seeds give equal values.
 using Draw = std::vector<float> (*)(uint64_t n, uint64_t seed);
 
 inline std::vector<float> drawn(uint64_t n, uint64_t seed) {

@@ -1,12 +1,12 @@
-// Top-k and its residual on a device, against themselves on the CPU: one file, the same calls in
-// both places, and the same bits.
+// Top-k and its residual on a device, compared with the CPU. Both places use one file and equal
+// calls and must give equal bits.
 #include "ranks.hpp"
 
 namespace penstock::simulated::plugins_test {
 
 class PluginsOnADevice : public WellUsedDevice {};
 
-// The item as its memory sees it, whose state is what is kept.
+// The item as its memory sees it. Its only state has the kept values.
 struct MemoryItem {
   explicit MemoryItem(const penstock_item& of) : item(of) {
     item.states = &states;

@@ -1,12 +1,12 @@
-// One rank of a job in which something goes wrong, for tests/fault/run_faults.py. Uses the C door
-// only.
+// One rank of a run with a fault, for tests/fault/run_faults.py. Uses only the C functions of
+// runtime.h.
 //
 //   fault_worker MODE DEADLINE_S COLLECTIVE
 //
-// In modes "cut" and "idle" nobody misbehaves: the link does, see run_cut.py. Otherwise
-// every rank makes a set of three gradients and steps. In step 3 rank 1 misbehaves as MODE says. A
-// rank that gets an error prints one line "rank R error CODE: MESSAGE" and exits with 3; one that
-// gets through prints "rank R done".
+// In modes "cut" and "idle" only the link fails, see run_cut.py. In other modes every rank makes a
+// set of three gradients and runs steps, and in step 3 rank 1 misbehaves as MODE says. A rank that
+// gets an error prints one line "rank R error CODE: MESSAGE" and exits with 3. A rank that finishes
+// prints "rank R done".
 #include <penstock/runtime.h>
 #include <penstock/scheduler.h>
 
@@ -26,9 +26,9 @@ namespace {
 
 uint32_t my_rank = 0;
 uint32_t deadline_s = 0;
-penstock_set* my_set = nullptr;  // both closed before the end where the mode is "aborts":
+penstock_set* my_set = nullptr;  // in mode "aborts" both are closed before the end, because
 penstock_runtime* closing_runtime =
-    nullptr;  // an interpreter that ends in a traceback does the same
+    nullptr;  // an interpreter does this too if it ends in a traceback
 
 penstock_str text(const std::string& value) {
   return {value.data(), value.size()};
@@ -138,7 +138,7 @@ std::string test_plugin(const std::string& name) {
          "\"]\n";
 }
 
-// What the configuration says beyond the deadline.
+// Keys of [runtime] in addition to the deadline.
 std::string runtime_of(const std::string& mode) {
   if (mode == "silent") return "busy_limit_s = " + std::to_string(deadline_s) + "\n";
   if (mode == "hangs")

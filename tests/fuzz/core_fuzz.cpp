@@ -1,6 +1,6 @@
-// The core's own readers on damaged input: the TOML of a run, control frames, the bytes of a plan,
-// the record of a plugin's file. None may crash, read out of bounds or hang; what they accept must
-// be written and read back the same where they can write.
+// The core's own readers with damaged input: the TOML of a run, control frames, the bytes of a
+// plan, the record of a plugin file. A reader must not crash, read out of bounds or hang. If there
+// is a writer, accepted input must be unchanged after it is written and read again.
 #include "core/config/load.hpp"
 #include "core/control/protocol.hpp"
 #include "core/plan/plan.hpp"
@@ -171,8 +171,8 @@ TEST(CoreFuzz, DamagedPlansAreRefusedOrReadBackTheSame) {
   EXPECT_GT(refused, 0u);
 }
 
-// A plugin's file, changed where the reader follows it: a few bytes anywhere or near the front, or
-// cut off. What is found in it must lie inside.
+// A plugin file with changes where the reader reads: a few bytes anywhere or near the begin, or a
+// missing end. Everything that the reader finds must lie inside the file.
 TEST(CoreFuzz, DamagedPluginFilesAreRefusedOrReadWithinTheirBounds) {
   const char* const folder = std::getenv("PENSTOCK_PLUGIN_DIRECTORY");
   ASSERT_NE(folder, nullptr);

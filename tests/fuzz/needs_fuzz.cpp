@@ -1,7 +1,6 @@
-// Needs with random extreme values: the validator of the SDK and the core's copy of a need never
-// crash, read out of bounds or wrap, and what they accept has sizes that add up in 64 bits. Counts
-// stay true or are beyond every bound: that an array is as long as it says is all that nobody can
-// check.
+// Needs with random extreme values. The validator of the SDK and the core's copy of a need must not
+// crash, read out of bounds or wrap. The sizes of an accepted need must fit in 64 bits. A count is
+// either true or above every limit, because no host can check the length of an array.
 #include "core/fit/needs.hpp"
 
 #include <gtest/gtest.h>

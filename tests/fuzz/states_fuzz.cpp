@@ -1,6 +1,6 @@
-// Every compressor that was built goes on from states that somebody has made up: a saved state has
-// a checksum, which says nothing about who wrote it. Whatever the bytes are, a step stays within
-// its buffers and leaves equal states on all ranks, and a single call does that or gives an error.
+// Every built compressor continues from invented states, because a checksum does not protect a
+// saved state against forgery. For any bytes, a step must stay within its buffers and leave equal
+// states on all ranks. A single call may also return an error.
 #include <cstring>
 #include <fuzz/settings.hpp>
 #include <memory>

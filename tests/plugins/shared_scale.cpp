@@ -19,7 +19,7 @@ class SharedScale {
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     need.round(PENSTOCK_COMBINE_GATHER).section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, 1);
     need.round(PENSTOCK_COMBINE_GATHER).section(PENSTOCK_ROLE_VALUES, PENSTOCK_INT8, item.numel());
-    // What round 0 found must live until round 1; other buckets may come in between.
+    // The result of round 0 must live until round 1. Other buckets may come in between.
     need.states.add("scale", 1, 1, PENSTOCK_STATE_REPLICATED);
   }
 

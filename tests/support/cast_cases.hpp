@@ -1,4 +1,4 @@
-// What a compressor that casts to a 16-bit float must do, for every such format alike.
+// Tests for every compressor that casts to a 16-bit float.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct CastFormat {
 void expect_cast_sums(const CastFormat& format);
 // Gradients of kLargeNumel, with a residual: rounded values.
 void expect_large_casts(const CastFormat& format);
-// With a residual, 100 steps equal a plain loop to the bit, and encode takes out just what it
-// sends.
+// With a residual, 100 steps equal a plain loop to the bit, and encode subtracts exactly the sent
+// values.
 void expect_cast_keeps_rounding(const CastFormat& format);
 // Values too large for the format stay in the residual and do not become infinite, nor does a sum.
 void expect_cast_overflow_is_kept(const CastFormat& format);

@@ -45,8 +45,8 @@ inline DrawnBy rounding_words(const Sender& sender) {
   return {sender.seed, sender.item, stream_in_step(4, sender.step), sender.rank};
 }
 
-// What `rank` sends in round 0 of the rig's next step when its work holds `values`. Work is taken
-// back to what it was.
+// The payload of `rank` in round 0 of the rig's next step, if its `work` has `values`. `work` is
+// restored.
 inline PayloadPointer encode_once(CompressorRig& rig, const std::vector<float>& values,
                                   uint32_t rank = 0, uint64_t item = 0) {
   const penstock_item* const view = rig.compressor_item(rank, item);

@@ -27,7 +27,7 @@ std::vector<float> runs(uint64_t n, uint64_t) {
   return values;
 }
 
-// Takes what is sent out of `work` and adds it to `total`.
+// Subtracts the sent values from `work` and adds them to `total`.
 void move(const std::vector<float>& sent, std::vector<float>& work, std::vector<float>& total) {
   ASSERT_EQ(sent.size(), work.size());
   for (uint64_t e = 0; e < sent.size(); ++e) {

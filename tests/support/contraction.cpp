@@ -13,7 +13,7 @@ double size_of(const std::vector<double>& values, int power) {
   return sum;
 }
 
-// What encode will find: the gradient on top of what was kept, in float as the memory adds it.
+// The input of encode: the gradient plus the kept values, in float, as the memory adds them.
 std::vector<float> compressed(const CompressorRig& rig, uint32_t rank, uint64_t item,
                               const std::vector<float>& gradient) {
   std::vector<float> x = gradient;

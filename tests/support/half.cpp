@@ -73,7 +73,7 @@ float from_bfloat16(uint16_t bits) {
 float SummedType::sent(float value, uint32_t ranks) const {
   const float share = largest / static_cast<float>(ranks);
   float most = rounded(share);
-  // Steps of less than half a place of either type: none of their numbers is passed over.
+  // The steps are shorter than half a unit in the last place of each type, so no number is skipped.
   for (float below = share; most > share; most = rounded(below)) below -= below * 0x1p-13f;
   return rounded(std::clamp(value, -most, most));
 }

@@ -1,5 +1,5 @@
-// What every test of a scheduler needs: a plan from a loaded plugin, models of awkward shapes, and
-// the rules that every plan must keep.
+// Helpers for tests of schedulers: a plan from a loaded plugin, models of awkward shapes, and the
+// rules for every plan.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -53,9 +53,9 @@ inline std::vector<uint64_t> counts_of(const planning::Plan& plan, uint32_t phas
   return counts;
 }
 
-// Each gradient once, whole, in each phase in which it sends something, in no other but that one
-// that sends nothing at all has a place in one; no empty bucket; no unknown gradient, choice or
-// phase.
+// In each phase in which a gradient sends data, it is in one bucket, whole. It is in no other
+// phase. A gradient that never sends data is in one bucket of one phase. There is no empty bucket,
+// and no unknown gradient, choice or phase.
 inline void expect_legal(const planning::Plan& plan, const penstock_model& model) {
   std::map<std::pair<uint32_t, uint64_t>, int> places;
   for (const planning::Bucket& bucket : plan.buckets) {
@@ -107,7 +107,7 @@ inline planning::ModelEntries awkward_model(uint64_t n) {
   return entries;
 }
 
-// What every scheduler keeps, with every kind of model. `settings` make the instance.
+// The rules for every scheduler, with every kind of model. `settings` are the options.
 inline void expect_the_common_rules(const char* file, const OptionSettings& settings = {}) {
   const auto check = [&](const planning::ModelEntries& entries) {
     const SchedulerInstance scheduler = make_scheduler(file, settings);

@@ -1,4 +1,4 @@
-// Plain loops for methods that send single entries: what tests of selection compare with.
+// Plain loops for methods that send single entries, as oracles for tests of selections.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ std::vector<float> only(const std::vector<float>& x, const std::vector<uint32_t>
 // Moves the chosen entries out of `work` into `total`.
 void send(const std::vector<uint32_t>& chosen, std::vector<float>& work, std::vector<float>& total);
 
-// What values of `value_type` ("fp32", "fp16", "bf16", "int8") stand for when these are sent
-// together: the nearest of the type that is finite; for int8 the nearest multiple of max |value| /
-// 127.
+// The decoded values if `values` are sent together as `value_type` ("fp32", "fp16", "bf16",
+// "int8"). Each is rounded to the nearest finite number of the type, or for int8 to the nearest
+// multiple of max |value| / 127.
 std::vector<float> rounded_to(const std::string& value_type, const std::vector<float>& values);
 
-// What the wire can carry of x at the chosen places, zeros elsewhere.
+// The values of x at the chosen places, rounded for the wire, and zeros elsewhere.
 std::vector<float> only_as(const std::string& value_type, const std::vector<float>& x,
                            const std::vector<uint32_t>& chosen);
 

@@ -1,5 +1,5 @@
-// How many entries our threshold methods send, as a multiple of the wanted number: what the table
-// of docs/thresholds.md shows and what thresholds_test.cpp holds them to.
+// The number of entries that our threshold methods send, divided by the wanted number. The table in
+// docs/thresholds.md has these numbers, and thresholds_test.cpp checks them.
 #pragma once
 
 #include <algorithm>

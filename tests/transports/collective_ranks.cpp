@@ -1,4 +1,4 @@
-// A transport between processes, loaded as a plugin. Every rank runs the same tests. Arguments: the
+// A transport between processes, loaded as a plugin. All ranks run these tests. Arguments: the
 // plugin's file name, --native, --short-segments or --small-sockets, and the arguments of
 // GoogleTest. The tests for bad messages, late ranks and aborts are in failure_ranks.cpp.
 #include "printing.hpp"

@@ -1,7 +1,7 @@
 // Gradients on a device whose pairs go from device to device over a real transport. The transport
 // believes that it can use device memory, because the host can read the memory of the simulated
-// device. Every rank is a process with its own device and runs the same tests. Arguments: the run's
-// collective, the transport between devices, and the arguments of GoogleTest.
+// device. Every rank is a process with its own device, and all ranks run these tests. Arguments:
+// the run's collective, the transport between devices, and the arguments of GoogleTest.
 #include "core/set/on_devices/resident_testing.hpp"
 
 #include "printing.hpp"

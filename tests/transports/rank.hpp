@@ -28,11 +28,11 @@ inline int segment_bytes = 0;
 // Set by --small-sockets: bytes under way in a connection; 0: as the transport has it.
 inline int socket_bytes = 0;
 
-// Fills in what the ranks have told each other, by the variables that started this process
+// Fills in the data that the ranks have exchanged through the launcher's variables
 // (rendezvous.cpp).
 void tell(penstock_world& world);
-// Tells the other ranks why this one does not join, as the runtime does. Without it they would say
-// only that its connection broke.
+// Tells the other ranks why this rank does not join, as the runtime does. Otherwise they would only
+// report that its connection broke.
 void give_up(const std::string& why);
 
 // This process as a rank; joined while it lives.

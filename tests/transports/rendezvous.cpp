@@ -1,4 +1,4 @@
-// Part of transport_ranks: the ranks meet as those of a run do, for transports that must be told.
+// Part of transport_ranks: the ranks meet as in a run, for transports that must be told the others.
 #include "core/comm/rendezvous.hpp"
 
 #include "rank.hpp"
@@ -8,7 +8,7 @@
 namespace penstock::test {
 namespace {
 
-// Once for the process: a transport that joins again is told by the same joined.
+// Once per process: a transport that joins again gets the object of the first rendezvous.
 Control& met(std::vector<uint32_t>& hosts) {
   static JoinedRanks joined = [] {
     Control::Options options;

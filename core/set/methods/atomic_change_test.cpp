@@ -1,5 +1,5 @@
-// A change that fails leaves the set as it was, on every rank, and it trains on: the same bits as
-// if nobody had asked for the change.
+// A change that fails leaves the set unchanged on every rank. The set trains on, with the bits of a
+// run without the change.
 
 #include "core/set/training_testing.hpp"
 
@@ -31,7 +31,7 @@ std::string config_of(const Case& given, uint64_t run, uint32_t rank, int64_t fa
                               fmt::format("atomic-change-{}", run), rank, kRanks);
 }
 
-// What one rank saw.
+// The observations of one rank.
 struct Seen {
   Status made, switched;
   std::vector<Values> results;  // per step

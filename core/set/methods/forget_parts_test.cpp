@@ -10,8 +10,7 @@ namespace {
 using namespace forgetting;
 using testing::run_step;
 
-// The gradients that are forgotten in a step: two gradients, such as those of one optimizer, or
-// one.
+// The gradients that are forgotten in a step: two gradients, such as an optimizer has, or one.
 std::set<size_t> thrown_in(uint64_t step) {
   if (step % 4 == 1) return {0, 2};
   if (step % 4 == 2) return {1, 4};
@@ -39,8 +38,8 @@ void end_as_seen(Set& set, uint64_t step) {
   ASSERT_OK(set.step_end(PENSTOCK_STEP_AS_SEEN));
 }
 
-// Compares gradient g in a run of all gradients with a run that has only g. The second run leaves
-// out the steps in which g is forgotten.
+// Compares gradient g in a run of all gradients with its result in a run with g alone. The second
+// run leaves out the steps in which g is forgotten.
 void expect_gradients_forgotten_alone(const std::string& compressor, const std::string& memory,
                                       const std::string& tables, uint32_t size) {
   const std::string text = scheme_text(keys(compressor, memory), tables);

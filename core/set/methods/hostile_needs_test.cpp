@@ -36,7 +36,7 @@ std::vector<Hostile> hostile_needs() {
 
 class HostileNeeds : public ::testing::TestWithParam<Hostile> {};
 
-// What the sentence begins with, by the source of the plugin.
+// The begin of the error message, by the source of the plugin.
 const std::map<std::string, std::pair<std::string, std::string>> kSources = {
     {"identity",
      {"compressor = \"identity-c\"\nmemory = \"none\"\nscheduler = \"fusion\"",

@@ -12,7 +12,7 @@ using testing::make_set;
 using testing::scheme_text;
 using testing::with_ranks;
 
-// Processor time of all threads, which does not depend on what else the machine does.
+// Processor time of all threads, which does not depend on other load on the machine.
 double processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);

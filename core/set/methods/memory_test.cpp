@@ -37,7 +37,7 @@ Status run_half_step(Set& set, uint32_t dtype, std::vector<uint16_t>& values) {
   return set.step_end(true);
 }
 
-// A gradient of two entries. Each step sends one entry: the first, as long as it is larger.
+// A gradient of two entries. Each step sends one entry: the first, while it is larger.
 void expect_small_steps_to_add_up(uint32_t dtype, float first, float small) {
   const bool half = dtype == PENSTOCK_FLOAT16;
   const auto bits = [&](float value) {

@@ -104,7 +104,7 @@ TEST(DgcThatSendsEverything, IsNesterovWithoutMaskingWhereAsked) {
 }
 
 TEST(DgcThatSendsEverything, GivesDenseVectorsTheirMomentumAfterTheMean) {
-  // Masking clears momentum where something was selected; what a rule sends whole is not selected.
+  // Masking clears the momentum of selected entries. A gradient that a rule sends whole has none.
   const std::string text =
       dgc("momentum_masking = true", "[[rule]]\nmatch = { dims = 1 }\ncompressor = \"none\"\n");
   const auto kind_of = [](size_t g) {
@@ -119,7 +119,7 @@ TEST(DgcThatSendsEverything, GivesDenseVectorsTheirMomentumAfterTheMean) {
 
 using test::oracle::Matrix;
 
-// One matrix on all ranks: what is kept of each, and the two factors that take turns.
+// One matrix on all ranks: the kept values of each rank, and the two factors that alternate.
 struct AlternatingFactors {
   AlternatingFactors(uint32_t size, uint64_t rows, uint64_t cols, uint64_t rank, uint64_t seed,
                      uint64_t gradient)

@@ -1,4 +1,4 @@
-// Sets of which each result is for one rank alone: what is sharded asks for no more.
+// Sets in which only one rank needs each result. So the sharded parts need no exchange of results.
 
 #include "core/set/training_testing.hpp"
 #include "tests/support/worlds.hpp"
@@ -33,9 +33,9 @@ std::vector<GradientShape> shapes_of(uint32_t size) {
   return shapes;
 }
 
-// What each rank finds in its gradients after each step: [rank][step]. One value of rank 0 is not
-// finite in step 2, and step 4 is forgotten. Before step `resume_at` the run ends, and another
-// one loads its state.
+// The contents of each rank's gradients after each step: [rank][step]. One value of rank 0 is not
+// finite in step 2, and step 4 is forgotten. Before step `resume_at` the run ends, and another run
+// loads its state.
 std::vector<std::vector<Values>> results(uint32_t size, const std::string& scheme, uint32_t flags,
                                          uint64_t resume_at = kSteps) {
   const auto shapes = shapes_of(size);

@@ -1,4 +1,4 @@
-// Routes hierarchical and shard: who adds what with whom, on hosts of equal and of unequal size.
+// Routes hierarchical and shard: which ranks add which values, on hosts of equal and unequal size.
 
 #include "core/set/training_testing.hpp"
 
@@ -129,7 +129,7 @@ TEST(Routes, HierarchicalTakesACompositeAcrossHosts) {
   }
 }
 
-// What a rank sends to others in a step.
+// The bytes that a rank sends to other ranks in a step.
 double moved_in_a_step(const Layout& layout, const char* route, const std::string& compressor,
                        uint64_t elements) {
   constexpr uint64_t kSteps = 3;

@@ -234,7 +234,7 @@ TEST(SavedState, AnotherRanksStateIsRefused) {
   });
 }
 
-// With density 1 or full rank nothing is kept, so the results are those of the dense mean.
+// With density 1 or full rank nothing is kept, so the results equal the dense mean.
 const Scheme kDenseEquivalents[] = {
     {"topk", "compressor = \"topk\"\nmemory = \"residual\"", "[compressor.topk]\ndensity = 1.0"},
     {"dgc", "compressor = \"dgc\"\nmemory = \"dgc\"",

@@ -1,5 +1,5 @@
-// What a set moves through the network, against the formulas written out, and what rank 0 says
-// where a scheme moves more than no compression would.
+// Compares the bytes that a set moves with explicit formulas. If a scheme moves more than no
+// compression would, rank 0 must warn.
 
 #include "core/fit/traffic.hpp"
 #include "core/set/testing.hpp"
@@ -27,7 +27,7 @@ penstock_counters counters_of(const Set& set) {
   return counters;
 }
 
-// Steps of one large gradient on every rank; the counters of rank 0 and what was logged.
+// Steps of one large gradient on every rank. The outcome has the counters of rank 0 and the log.
 struct Outcome {
   penstock_counters counters{};
   nlohmann::json report;

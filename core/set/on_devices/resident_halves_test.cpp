@@ -8,7 +8,7 @@
 namespace penstock::resident_halves_test {
 namespace {
 
-using namespace testing;  // all of resident_testing.hpp
+using namespace testing;  // every name in resident_testing.hpp
 
 Script script_of(const ResidentMethod& method, uint32_t size, const std::string& tables = "") {
   return of_three_types(resident_script(method, size, tables));
@@ -69,7 +69,7 @@ TEST(PlainHalves, ArePlannedFromMeasuredTimes) {
       "[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = \"none-simulated\"\n";
   const ResidentMethod method{"planned", "memory = \"residual-simulated\"\nscheduler = \"mgwfbp\""};
   Script script = script_of(method, 2, rule);
-  script.steps = 4;  // then what is void depends on the buckets
+  script.steps = 4;  // then the buckets decide which gradients are void
   const auto expected = results_of(script, on_the_cpu);
   script.scheme = script_of(method, 2, rule + kOverNccl).scheme;
   const DevicesForAll devices(3);

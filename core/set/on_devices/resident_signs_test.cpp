@@ -1,5 +1,5 @@
 // Methods that send signs and means, uncompressed otherwise, on devices. A mean is a quotient of a
-// sum, and a device adds in another order. So results are near those of the CPU, but not equal: in
+// sum, and a device adds in another order. So results are near the CPU's results, but not equal: in
 // the first step by a rounding or two, later by the effects of these roundings. On devices the bits
 // are equal on every rank and for every order of the work.
 

@@ -10,7 +10,7 @@
 namespace penstock::resident_threads_test {
 namespace {
 
-using namespace testing;  // all of resident_testing.hpp
+using namespace testing;  // every name in resident_testing.hpp
 
 const std::string kOverNcclOnTheSecond = std::string(kOverNccl) + "device = 1\n";
 

@@ -1,4 +1,4 @@
-// What replaced memories have left over, alone: how it is saved, shared out, put back and dropped.
+// Carries without a set: how they are saved, shared out, put back and dropped.
 #include "core/set/carries.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What a step is made of beside its machine: rates, the gate, and what is asked of tensors.
+// The parts of a step without its engine: rates, the gate, and the checks of tensors.
 #include "core/set/gate.hpp"
 #include "core/set/handed_in.hpp"
 #include "core/set/rates.hpp"

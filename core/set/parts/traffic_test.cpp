@@ -1,4 +1,4 @@
-// What a set sends, counted and compared, without a set.
+// The bytes that a set sends, counted and compared, without a set.
 #include "core/set/traffic.hpp"
 
 #include <gtest/gtest.h>

@@ -105,7 +105,7 @@ TEST(Hipress, CutsWhereTheCompressorAllows) {
 TEST(Hipress, JoinsSmallGradientsOfOneChoiceUntilTheyAreLargeEnough) {
   std::vector<planning::GradientEntry> gradients;
   for (int i = 0; i < 8; ++i) gradients.push_back(choosable(10, 36));
-  gradients[2] = choosable(400, 36);  // the only one that is compressed
+  gradients[2] = choosable(400, 36);  // only this gradient is compressed
   gradients[2].candidates[0].encode_per_element_us = 0.01;
   const auto buckets = gradients_of(planned(model_of(gradients), {{"bulk_bytes", 100}}));
   EXPECT_EQ(buckets, (std::vector<std::vector<uint64_t>>{{0, 1, 3}, {4, 5, 6}, {2}, {7}}));

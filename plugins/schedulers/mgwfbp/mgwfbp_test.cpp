@@ -206,8 +206,8 @@ TEST(MgWfbpPublished, StartUpsAreThoseOfTheNetworkAndTheNumberOfRanks) {
   }
 }
 
-// Without start-ups a gradient only joins messages that have to wait for the link. The first is 4
-// MB, the other two are ready a twelfth and a sixth of backward after it.
+// Without start-ups a gradient joins only messages that must wait for the link. The first gradient
+// has 4 MB. The other two are ready a twelfth and a sixth of backward later.
 TEST(MgWfbpPublished, SpeedsAreThoseOfTheNetworkAndTheNumberOfRanks) {
   for (const Published& line : kLines) {
     SCOPED_TRACE(testing::Message() << line.network << " " << line.ranks);

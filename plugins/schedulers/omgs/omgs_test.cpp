@@ -233,8 +233,8 @@ TEST(OmgsPublished, AMessageIsLargeFromOneMebibyteOnInTheFork) {
   EXPECT_EQ(published({1, kEdge - 1, kEdge - 1}, 2, 0.025, kFreeSelection), (Counts{2, 1}));
 }
 
-// Without start-ups a gradient only joins messages that have to wait for the link: the fourth is
-// ready a sixth of backward after the second, whose two messages carry all ranks' entries.
+// Without start-ups a gradient joins only messages that must wait for the link. The fourth gradient
+// is ready a sixth of backward after the second, whose two messages carry the entries of all ranks.
 TEST(OmgsPublished, SpeedsAreThoseOfTheTable) {
   const auto expect_turn = [&](const Published& line, uint64_t elements, const OptionSettings& of) {
     SCOPED_TRACE(testing::Message() << line.ranks << " ranks, " << elements << " elements");

@@ -90,7 +90,7 @@ TEST(Partial, EqualSizesGoTogether) {
       const auto [place, is_new] = of_size.try_emplace(gradients[i].shape[0], choices[i]);
       EXPECT_EQ(place->second, choices[i]);
     }
-    uint32_t last = 1;  // no gradient is dense that is larger than one that is compressed
+    uint32_t last = 1;  // no dense gradient is larger than a compressed one
     for (const auto& [size, choice] : of_size) {
       EXPECT_LE(choice, last);
       last = choice;

@@ -20,7 +20,7 @@ namespace {
 // Of every graph; one in short runs.
 int n_replays = 2;
 
-// Ends a part; what differs was said.
+// Thrown to end a part, after the difference was printed.
 struct Difference {};
 bool any_difference = false;
 
@@ -58,7 +58,7 @@ Bytes::Bytes(uint64_t bytes) : bytes_(bytes) {
   SUCCEED(cudaMemset(data_, kPattern, bytes + kGuard));
 }
 
-// What differs is said, and the part goes on to its end or to where it fails.
+// A difference is printed, and the part continues.
 Bytes::~Bytes() {
   try {
     std::vector<unsigned char> guard(kGuard);
@@ -208,7 +208,7 @@ bool passes(const char* name, const std::function<void()>& run) {
   return !any_difference;
 }
 
-// Of all parts, or of the one that is named.
+// Runs every part, or only the part `only`.
 int check(const Extent& extent, const std::string& only) {
   bool all_pass = true, found = only.empty();
   if (only.empty() || only == "refusals") {

@@ -1,5 +1,5 @@
-// Low-rank products: sums against exact ones, with the bound that low_rank.hpp gives, and with
-// equal bits from run to run; what is done entry by entry against the CPU's bits.
+// Low-rank products. Sums are compared with exact sums, within the bound of low_rank.hpp, and every
+// run gives equal bits. Operations on single entries have the CPU's bits.
 #include <penstock/memory.h>
 #include <kernels/cuda/low_rank.hpp>
 #include "check.hpp"

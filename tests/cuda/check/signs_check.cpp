@@ -1,4 +1,4 @@
-// Signs: planes and lists, what they stand for, votes of few and many, sums with values; and the
+// Signs: bit planes and lists, their values, votes of few and many ranks, sums with values, and the
 // averages whose signs Signum sends.
 #include <penstock/memory.h>
 #include <kernels/cuda/average.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr CodePath kPath = CodePath::kPortable;
 
-// What a payload of signs holds, on either side.
+// The content of a payload of signs, on the device or the CPU.
 struct Packed {
   std::vector<uint64_t> negative, nonzero;
   std::vector<uint32_t> zeros;

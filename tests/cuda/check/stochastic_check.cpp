@@ -1,5 +1,5 @@
-// Stochastic rounding: the same random words, so the same bits, across the end of a block of words
-// too.
+// Stochastic rounding: equal random words and so equal bits, also across the end of a block of
+// words.
 #include <kernels/cuda/stochastic.hpp>
 #include <kernels/sign.hpp>
 #include <kernels/stochastic.hpp>

@@ -13,7 +13,8 @@ namespace {
 
 constexpr CodePath kPath = CodePath::kPortable;
 
-// What two orders of n terms may differ by; `magnitudes` is the sum of their magnitudes.
+// The largest difference between two orders of n terms. `magnitudes` is the sum of their
+// magnitudes.
 double bound(uint64_t n, double magnitudes) {
   const auto terms = static_cast<double>(n);
   return 0x1p-52 * (terms / 16 + terms / 4194304 + 80) * magnitudes;

@@ -31,8 +31,9 @@ enum class Needs { kNothing, kDevice, kContext };
 cudaError_t refusal(Machine& machine, Call kind, Needs needs);
 cudaError_t refusal_of_device(const Machine& machine);
 
-// The call may wait or do what no graph can hold: 900 while this thread captures, and while another
-// one captures in mode global, unless this thread's mode lets it pass. The captures are spoiled.
+// For a call that may wait or that a graph cannot hold. It is refused with error 900 while this
+// thread captures, and while another thread captures in mode global, unless the mode of this thread
+// allows it. A refused call invalidates the captures.
 cudaError_t refusal_of_captures(Machine& machine);
 bool is_unsafe_in_captures(Call kind);
 

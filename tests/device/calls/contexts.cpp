@@ -1,5 +1,5 @@
-// Contexts, by the driver's own calls: a thread has one current or none, and a device has one of
-// the process, the primary one.
+// Contexts, by the driver's own calls. A thread has at most one current context. A device has one
+// context per process, the primary context.
 #include <string_view>
 
 #include "call.hpp"

@@ -20,7 +20,7 @@ struct End {
 
 enum class Side { kHost, kDevice, kEither };
 
-// Null, and a report, where the memory is not what the call says.
+// Null, after a report, if the memory is not as the call says.
 std::optional<End> look(Machine& machine, const void* pointer, uint64_t bytes, Side side,
                         const char* which) {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
@@ -58,7 +58,8 @@ std::optional<Copy> look(Machine& machine, void* target, const void* source, uin
   return Copy{*to, *from, bytes};
 }
 
-// Opens what lies there when the work runs; the rest is left to a fault with its sentence.
+// Opens the allocation of the address when the work runs. If the copy needs other memory, it
+// faults, and the handler reports it.
 void open(uintptr_t address) {
   if (Allocation* now = machine().memory.find(address); now != nullptr) machine().memory.open(*now);
 }

@@ -85,7 +85,7 @@ cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
   });
 }
 
-// Work that uses the memory is done before, so that the report is all that comes of it.
+// First the work that uses the memory ends, so that the misuse has no effect beyond the report.
 cudaError_t cudaFreeHost(void* memory) {
   return call(Call::kHostFree, [&](Machine& machine, Lock& lock) {
     if (memory == nullptr) return cudaSuccess;

@@ -1,4 +1,4 @@
-// What tests call: simulated.hpp.
+// The functions of simulated.hpp.
 #include <fmt/format.h>
 
 #include "machine.hpp"

@@ -1,6 +1,6 @@
-// Runs a kernel: its blocks one after the other or by twos, the threads of each as fibers. What a
-// thread of a kernel sees of its place is static, so only one thread of the process may be in here
-// at a time.
+// Runs a kernel: its blocks one after the other or in pairs, the threads of each block as fibers.
+// The variables of a kernel's thread are static, so only one thread of the process may be in here
+// at once.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// What the machine has seen: misuse, calls, waits of hosts; and which calls shall fail.
+// The observations of the machine (misuse, calls, waits of hosts), and the calls that shall fail.
 #pragma once
 
 #include <array>

@@ -10,9 +10,9 @@ namespace penstock::simulated {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kAlignment = 256;  // of what the real one gives
+constexpr uint64_t kAlignment = 256;  // as cudaMalloc guarantees
 constexpr unsigned char kFresh = 0xa5;
-constexpr unsigned char kSlack = 0xc7;  // between pages and what the caller has of them
+constexpr unsigned char kSlack = 0xc7;  // between the allocation and the ends of its pages
 
 uint64_t round_up(uint64_t n, uint64_t unit) {
   return (n + unit - 1) / unit * unit;

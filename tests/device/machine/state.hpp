@@ -1,4 +1,4 @@
-// What a simulated machine consists of: work, streams, events, graphs, devices.
+// The state of a simulated machine: work, streams, events, graphs, devices.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -54,7 +54,7 @@ struct Operation {
 
 // Of one stream.
 struct Capture {
-  std::vector<Operation> work{};  // what the graph gets
+  std::vector<Operation> work{};  // goes into the graph
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   std::thread::id by{};
   bool spoiled = false;  // by a call that must not be made meanwhile
@@ -68,7 +68,7 @@ struct Stream {
   bool destroyed = false;   // goes when its work is done
   bool busy = false;        // its first operation runs on the thread of host functions
   uint64_t fruitless = 0;   // queries since this was made
-  double clock_us = 0;      // pretended: what its work so far would have taken
+  double clock_us = 0;      // simulated duration of its work so far
   std::deque<Operation> queue;
   std::unique_ptr<Capture> captured;  // null: it is not
 };

@@ -1,4 +1,5 @@
-// Sends, receives, collectives and groups: what a thread says in a group is queued at its end.
+// Sends, receives, collectives and groups. Operations in a group are queued at the end of the
+// group.
 #include <fmt/format.h>
 
 #include <map>
@@ -24,7 +25,7 @@ uint64_t next_number(Communicator& communicator, const Part& part) {
   return ++communicator.n_collectives;
 }
 
-// Only the address; whoever gives a length that is too long is found when the bytes move.
+// Checks only the address. A wrong length is found when the bytes move.
 bool is_reachable(Machine& machine, const void* pointer, const char* what) {
   if (pointer == nullptr || machine.memory.find(pointer) != nullptr) return true;
   machine.journal.report(Misuse::kWrongPointer,
