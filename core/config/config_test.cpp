@@ -166,7 +166,7 @@ TEST(Switch, ReachesInstancesThatRulesDerive) {
             "0.0625");
 }
 
-// Of this thread, so that other programs on the machine count less.
+// Processor time of this thread, which depends less on other programs.
 double seconds_to_load(size_t n_switches) {
   std::string text = "[scheme]\ncompressor = \"dgc\"\n[compressor.dgc]\ndensity = 0.5\n";
   for (size_t i = 0; i < n_switches; ++i)

@@ -23,7 +23,7 @@ TEST(Environment, NamesTheConfigurationFile) {
   EXPECT_EQ(config_path_from_environment(environment_of({})), "");
 }
 
-// The file that won, by its seed.
+// The seed of the file that was chosen.
 int64_t chosen_seed(bool by_run, bool by_init, bool by_variable, std::string* choice) {
   const std::filesystem::path folder = testing::TempDir();
   std::map<std::string, std::string> variables;

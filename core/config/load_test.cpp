@@ -30,7 +30,7 @@ std::string error_of(std::string_view text) {
 
 struct WrongFile {
   const char* text;
-  const char* expected;  // the whole message, or its beginning where it ends in toml++'s own words
+  const char* expected;  // the whole message, or its begin if the end is from toml++
 };
 
 class WrongToml : public testing::TestWithParam<WrongFile> {};

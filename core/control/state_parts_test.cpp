@@ -1,4 +1,4 @@
-// The parts of the control server's state, each alone: the store, the members, the rendezvous.
+// Each part of the control server's state alone: the store, the members, the rendezvous.
 #include "core/control/patience.hpp"
 #include "core/control/rendezvous_table.hpp"
 #include "core/control/store.hpp"

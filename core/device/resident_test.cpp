@@ -1,4 +1,4 @@
-// Residents: steps on the set's stream follow each other, the producer's work and the reader's
+// Residents: consecutive steps on the set's stream, the producer's work and the reader's work,
 // without a wait.
 
 #include "core/device/resident.hpp"

@@ -144,7 +144,7 @@ TEST(ForgetFalse, RefusesToForgetAndNamesTheKey) {
     EXPECT_EQ(status.code(), Code::failed_precondition);
     EXPECT_NE(status.message().find("[runtime] forget = false"), std::string::npos)
         << status.message();
-    ASSERT_OK(set.value()->step_end());  // the step has not ended
+    ASSERT_OK(set.value()->step_end());  // the step has not ended yet
   });
 }
 

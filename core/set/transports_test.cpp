@@ -24,7 +24,7 @@ std::string hierarchical(const std::string& tables) {
          tables + fmt::format("[collective.loopback]\nhosts = \"{}\"\n", kHosts);
 }
 
-// A second loopback, in which every message takes a while.
+// A second loopback with a latency.
 std::string slow_loopback(const std::string& hosts, double latency_us) {
   return fmt::format(
       "[collective.slow]\nplugin = \"loopback\"\nhub = \"HUB-slow\"\nrank = RANK\nsize = SIZE\n"

@@ -135,7 +135,7 @@ TEST(Resize, OfMassKeepsItsWorthAndOfLocalStatesTheSum) {
               std::string::npos)
         << first.said;
   }
-  EXPECT_EQ(taken_over(shards, {4, 5, 3, true}).mass, 0);  // there was no old rank for it
+  EXPECT_EQ(taken_over(shards, {4, 5, 3, true}).mass, 0);  // no old rank existed for it
   EXPECT_FLOAT_EQ(taken_over(shards, {2, 5, 3, true}).mass, 4 * 5.0f / 3);
 }
 

@@ -1,4 +1,4 @@
-// By which path's lines a set is planned.
+// The path whose lines are used to plan a set.
 
 #include "core/tuning/paths.hpp"
 

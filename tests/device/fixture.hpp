@@ -65,7 +65,7 @@ inline std::vector<unsigned char> read(const unsigned char* memory, uint64_t n) 
   return bytes;
 }
 
-// The one report there is.
+// The only report.
 inline Report only_report() {
   const std::vector<Report> all = reports();
   EXPECT_EQ(all.size(), 1u);

@@ -23,7 +23,7 @@ __global__ void add_sum_of_block(unsigned* values, unsigned* sum) {
   if (threadIdx.x == 0) atomicAdd(sum, staged[0]);
 }
 
-// Forgets to clear.
+// Relies on shared memory that it does not clear.
 __global__ void count_threads(unsigned* counted) {
   __shared__ unsigned count;
   atomicAdd(&count, 1u);
@@ -101,7 +101,7 @@ TEST_F(SimulatedKernels, SharedMemoryHoldsNothingThatABlockCanRestOn) {
   EXPECT_EQ(found, 0xa5a5a5a5u + 64);
 }
 
-// After `launches` of so many blocks.
+// The count after `launches` launches.
 template <typename... Parameters, typename... Arguments>
 unsigned sum_of_blocks(unsigned blocks, int launches, void (*kernel)(Parameters...),
                        Arguments... arguments) {

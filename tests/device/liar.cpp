@@ -1,5 +1,5 @@
-// A compressor for tests: top-k, but where it works on the CPU it sends its first two entries in
-// the wrong order. On a device it is honest unless told to lie there too.
+// A compressor for tests: top-k, but on the CPU it sends its first two entries in the wrong order.
+// On a device it sends right entries unless an option says otherwise.
 #include <methods/sparse.hpp>
 
 #include <cuda_runtime_api.h>

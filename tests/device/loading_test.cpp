@@ -12,7 +12,7 @@ namespace penstock::simulated::loading_test {
 
 class SimulatedLoading : public SimulatedDevice {};
 
-// Each test has kernels of its own: they stay loaded.
+// Each test has its own kernels, because kernels stay loaded.
 template <int kNumber>
 __global__ void add_one(float* value) {
   if (threadIdx.x == 0) *value += 1;

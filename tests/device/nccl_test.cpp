@@ -19,7 +19,7 @@ struct Rank {
   ncclComm_t communicator = nullptr;
   cudaStream_t stream = nullptr;
 
-  // Device memory with these values; filled in order of the stream.
+  // Device memory that is filled with these values in the order of the stream.
   float* put(const std::vector<float>& values) const {
     void* memory = device_bytes(values.size() * sizeof(float));
     EXPECT_EQ(cudaMemcpyAsync(memory, values.data(), values.size() * sizeof(float),
@@ -49,7 +49,7 @@ class SimulatedNccl : public SimulatedDevice {
     settings.seed = seed;
     begin(settings);
   }
-  // `body` on kRanks threads that share a communicator.
+  // Runs `body` on kRanks threads that share a communicator.
   static void on_ranks(const std::function<void(Rank&)>& body) {
     ncclUniqueId id{};
     ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
@@ -198,7 +198,7 @@ TEST_F(SimulatedNccl, OrdersThatDifferOnOneStreamAreADeadlock) {
   EXPECT_TRUE(contains(all.back().sentence, "for ever")) << all.back().sentence;
 }
 
-// On streams of their own the two might pass, and might not.
+// On separate streams the two operations may pass each other or not.
 TEST_F(SimulatedNccl, OrdersThatDifferOnTwoStreamsAreReported) {
   ncclUniqueId other_id{};
   ASSERT_EQ(ncclGetUniqueId(&other_id), ncclSuccess);

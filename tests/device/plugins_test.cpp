@@ -19,7 +19,7 @@ struct MemoryItem {
   const penstock_tensor* states = &item.work;
 };
 
-// One call after the other, and all arrays after each.
+// Runs the calls of a step. Records all arrays after each call.
 Seen step(bool on_device, const Case& of) {
   const Compressor compressor({"topk", {{"density", 0.05}}});
   const test::LoadedPlugin residual = simulated_plugin("memory", "residual");
@@ -72,7 +72,7 @@ TEST_F(PluginsOnADevice, HaveTheBitsOfTheCpu) {
 TEST_F(PluginsOnADevice, LaunchNineKernelsForAStepAndThreeToGiveBackAndDrain) {
   const uint64_t before = calls(Call::kLaunch);
   (void)step(true, of_size(5000, 1));
-  // Eight of the selection, one sum, and give_back and drain: three.
+  // Eight launches of the selection, one sum, and three for give_back and drain.
   EXPECT_EQ(calls(Call::kLaunch) - before, 12u);
 }
 

@@ -8,7 +8,7 @@ constexpr const char* kAll[] = {"none", "fp16", "bf16"};
 
 class SumsOnADevice : public WellUsedDevice {};
 
-// With values that 16 bits do not reach, alone or as a sum, and zeros of both signs.
+// Includes values that are too large for 16 bits, alone or as a sum, and zeros of both signs.
 std::vector<float> drawn_with_extremes(uint64_t n, uint64_t seed) {
   std::vector<float> values = drawn(n, seed);
   const float extremes[] = {-0.0f, 6e4f, 0.0f, -3e30f, 1e-30f, 2e7f, -65504.0f, 3.3e38f};

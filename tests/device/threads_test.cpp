@@ -10,7 +10,7 @@ class SimulatedThreads : public SimulatedDevice {};
 
 constexpr int kRanks = 4, kSteps = 100;
 
-// Fills, copies out through an event to a second stream, polls, compares.
+// Fills, copies to the host through an event on a second stream, polls, compares.
 void run_rank(int rank, std::atomic<int>& wrong) {
   EXPECT_EQ(cudaSetDevice(rank % 2), cudaSuccess);
   constexpr uint64_t kBytes = 5000;

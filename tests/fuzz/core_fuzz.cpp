@@ -67,8 +67,8 @@ TEST(CoreFuzz, DamagedTomlIsRefusedOrGivesAConfig) {
   EXPECT_GT(refused, 0u);
 }
 
-// Keys of thousands of parts, whole, in headers and in inline tables: they must not reach a parser
-// that follows them by recursion.
+// Keys with thousands of parts, undamaged, in headers and in inline tables. They must not reach a
+// parser that follows them by recursion.
 TEST(CoreFuzz, DamagedDeepKeysAreRefusedOrGiveAConfig) {
   std::string key = "a";
   for (int i = 0; i < 10000; ++i) key += i % 7 == 0 ? " . \"b.'\"" : i % 5 == 0 ? ".'\"'" : ".c";
@@ -127,7 +127,7 @@ TEST(CoreFuzz, DamagedControlFramesAreRefusedOrReadBackTheSame) {
     for (const std::string& frame : frames()) {
       control::FrameBuffer buffer(control::kMaxHelloBytes);
       const std::string bytes = mutated(frame, random);
-      const uint64_t cut = random.below(bytes.size() + 1);  // as a socket might deliver them
+      const uint64_t cut = random.below(bytes.size() + 1);  // in parts, as from a socket
       buffer.append(std::string_view(bytes).substr(0, cut));
       uint64_t bodies = 0;
       for (int part = 0; part < 2; ++part) {
@@ -217,7 +217,7 @@ TEST(CoreFuzz, DamagedPluginRecordsAreRefusedOrGiveALegalName) {
       ASSERT_EQ(record.status().code(), Code::invalid_argument);
       continue;
     }
-    if (record.value().abi_major != PENSTOCK_ABI_MAJOR) continue;  // only the numbers count then
+    if (record.value().abi_major != PENSTOCK_ABI_MAJOR) continue;  // then only numbers count
     ASSERT_TRUE(is_plugin_name(record.value().name)) << record.value().name;
   }
 }

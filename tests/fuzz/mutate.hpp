@@ -53,7 +53,7 @@ inline void mutate_bytes(unsigned char* bytes, uint64_t size, uint64_t n, Random
   }
 }
 
-// A text or a message with parts changed, cut out, doubled, or cut off.
+// Returns a text or message with changed, removed or repeated parts, or cut off.
 inline std::string mutated(std::string bytes, Random& random) {
   for (uint64_t k = 1 + random.below(3); k > 0 && !bytes.empty(); --k) {
     const uint64_t at = random.below(bytes.size());

@@ -77,7 +77,7 @@ class Fails : Counted {
   void give_back(const Call&, const Item&, const PayloadReader&) {}
   void drain(const Call&, const Item& item) {
     const std::span<float> kept = item.state(0);
-    // Half of it is handed over when this fails.
+    // Half of the values are handed over before this fails.
     for (uint64_t i = 0; i < kept.size(); ++i) {
       if (i == kept.size() / 2) count("drain");
       item.out()[i] += kept[i];

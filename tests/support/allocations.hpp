@@ -13,7 +13,7 @@ namespace penstock::test {
 inline std::atomic<uint64_t> process_allocations{0};
 inline thread_local uint64_t thread_allocations = 0;
 
-// The n-th allocation of this thread from now on fails; 0: none.
+// The n-th allocation of this thread from now on fails. 0: no allocation fails.
 inline thread_local uint64_t failing_allocation = 0;
 
 inline bool allocation_fails() noexcept {

@@ -110,7 +110,7 @@ void expect_one_result_wherever_it_runs(const LoadedPlugin& plugin, const Option
   Tensors first, kept;
   ThreadPerTask three(3);
   for (const std::string path : {"portable", "avx2", "avx512", "three threads"}) {
-    set_code_path(path);  // the widest where it does not run
+    set_code_path(path);  // the widest path if it cannot run
     set_workers(path == "three threads" ? three.table() : nullptr);
     CompressorRig rig({.ranks = 2}, shapes, plugin, options, load_plugin("memory", "residual"));
     const Tensors mean = rig.step(draw_gradients(heavy_tailed, 2, numels_of(rig), 5));

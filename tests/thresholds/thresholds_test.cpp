@@ -26,8 +26,7 @@ TEST(Thresholds, AfterFiveStepsTheNumberSentIsWithinATenth) {
   }
 }
 
-// Its rule of correction is the paper's: nothing is done from four fifths on, and never more than
-// k.
+// The correction follows the paper: no correction from four fifths on, and never more than k.
 TEST(Thresholds, DgcStaysInsideThePublishedBand) {
   for_each_share({"DGC", "dgc"}, [](const KeptShare& share, const std::string& what) {
     EXPECT_GE(share.least, 0.8) << what;

@@ -31,7 +31,7 @@ const std::string kTopk =
     scheme_text("scheduler = \"wfbp\"\ncompressor = \"topk\"\nmemory = \"residual\"",
                 "[compressor.topk]\ndensity = 0.1\n");
 
-// Parameters after ten steps; other buckets come before each step that `change` names.
+// Parameters after ten steps. `change` gives other buckets before some steps.
 Doubles train(Runtime& runtime, uint32_t rank, const std::map<uint64_t, Buckets>& change) {
   const Problem problem(kShapes);
   auto set = make_set(runtime, kShapes, kGiven);

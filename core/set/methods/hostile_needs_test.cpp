@@ -1,4 +1,4 @@
-// Plans that plugins must not publish end in a sentence before the first step: never in a crash, a
+// Needs that a plugin must not publish give an error before the first step, and never a crash, a
 // hang or a wrong buffer.
 
 #include "core/set/testing.hpp"

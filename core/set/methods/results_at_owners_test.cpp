@@ -61,7 +61,7 @@ std::vector<std::vector<Values>> results(uint32_t size, const std::string& schem
   return found;
 }
 
-// The same bits where both have a result; NaN is the result of a void bucket.
+// Both must have equal bits where both have a result. NaN is the result of a void bucket.
 void expect_owners_have(const std::vector<std::vector<Values>>& got,
                         const std::vector<std::vector<Values>>& wanted, const std::string& what) {
   for (size_t rank = 0; rank < got.size(); ++rank) {
@@ -132,7 +132,7 @@ TEST(ResultsAtOwnersTraffic, IsOnePayloadPerOwner) {
     set.value()->counters(counters);
     const double signs = double(kNumel) / 8;
     EXPECT_NEAR(double(counters.moved_bytes), (kSize - 1) * signs, 0.01 * signs);
-    // Dense: a reduce-scatter.
+    // Uncompressed, the route moves only a reduce-scatter.
     EXPECT_NEAR(double(counters.dense_moved_bytes), (kSize - 1) * 4.0 * kNumel, 16);
   });
 }

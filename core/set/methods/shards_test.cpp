@@ -1,4 +1,4 @@
-// States that one number of ranks has saved and another one loads.
+// States that are saved by one number of ranks and loaded by another number.
 
 #include "core/set/testing.hpp"
 

@@ -49,7 +49,8 @@ TEST(Shifts, TheMeanComesOutAfterVoidAndSkippedSteps) {
     });
 }
 
-// Random-k sends entries of a common draw: multiplied they would not come to rest at the gradients.
+// Random-k sends random entries and usually multiplies them. With a shift it must not, because the
+// shifts would not converge to the gradients.
 TEST(Shifts, ACompressorHearsThatTheRestFollows) {
   const std::string tables = "[compressor.randomk]\ndensity = 0.25\n";
   with_ranks(2, scheme_of("randomk", tables), [](Runtime& runtime, uint32_t rank) {
@@ -90,7 +91,7 @@ TEST(Shifts, ANewPlanKeepsShiftsAndTheirMean) {
   ASSERT_EQ(straight.size(), 12u);
 }
 
-// The top quarter of it would arrive, and in the next step it would be taken back.
+// Otherwise the top quarter of the carry would arrive, and the next step would take it back.
 TEST(Shifts, WhatAnotherMemoryKeptBeforeGoesRoundTheShift) {
   const std::string tables =
       "[compressor.topk]\ndensity = 0.25\n"

@@ -39,14 +39,14 @@ TEST_P(WidenedHalves, GiveTheBitsOfTheCpu) {
   expect_bits_of_the_cpu(script, by_rank, script, kTwo);
 }
 
-// Where 16 bits are added up, two ranks have one order.
+// A sum of 16 bits has only one order with two ranks.
 TEST(WidenedHalvesOverNccl, GiveTheBitsOfTheCpu) {
   for (const auto& [method, size] : {std::pair(kWidened[0], 3u), std::pair(kWidened[4], 2u)})
     expect_bits_of_the_cpu(script_of(method, size, kOverNccl), one_each, script_of(method, size),
                            kTwo);
 }
 
-// Sums of two have one order.
+// A sum of two addends has only one order.
 TEST(PlainHalves, TravelAsTheyAreFromDeviceToDevice) {
   for (const char* keys : {kNothingKept, "memory = \"none\"\nscheduler = \"wfbp\""}) {
     const ResidentMethod method{"plain", keys, 0, "none-simulated", ""};
@@ -62,7 +62,7 @@ TEST(PlainHalves, StandBesideWidenedOnesInAScheme) {
                          script_of(method, 2, rule), kTwo);
 }
 
-// Probes and trials of links take halves, too.
+// Probes and trials of links also use 16 bits.
 TEST(PlainHalves, ArePlannedFromMeasuredTimes) {
   const std::string rule =
       "[scheduler.mgwfbp]\nprofile_steps = 2\n"
@@ -76,7 +76,7 @@ TEST(PlainHalves, ArePlannedFromMeasuredTimes) {
   EXPECT_EQ(difference(results_of(script, one_each), expected), "");
 }
 
-// Two bytes an element, where float32 would be four.
+// Two bytes per element. float32 would take four.
 TEST(PlainHalves, MoveTwoBytesAnElement) {
   const ResidentMethod method{"plain", kNothingKept, 0, "none-simulated", ""};
   const DevicesForAll devices;
@@ -101,7 +101,7 @@ TEST(PlainHalves, MoveTwoBytesAnElement) {
   EXPECT_EQ(2 * bytes[0], bytes[1]);
 }
 
-// The reason of the only gradient, which lies on a device.
+// The reason in the report for the only gradient, which lies on a device.
 std::string reason_of(const std::string& scheme, uint32_t dtype) {
   const DevicesForAll devices;
   std::string reason;

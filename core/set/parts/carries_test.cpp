@@ -10,7 +10,7 @@ std::string_view bytes_of(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
-// Gradient "a" of two elements and "b" of three.
+// Gradient "a" has two elements, gradient "b" three.
 class CarriesAlone : public ::testing::Test {
  protected:
   CarriesAlone() {

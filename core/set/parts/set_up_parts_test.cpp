@@ -13,7 +13,7 @@ using testing::with_ranks;
 
 const std::string kScheme = testing::scheme_text("compressor = \"none\"\nmemory = \"none\"");
 
-// A declaration of gradients of these names, of two elements each.
+// A declaration of gradients with these names and two elements each.
 struct Declared {
   explicit Declared(std::vector<std::string> gradient_names, uint32_t flags = 0)
       : names(std::move(gradient_names)), gradients(names.size()) {

@@ -53,7 +53,7 @@ TEST_F(StepParts, ARankThatHasJoinedTakesOverRatesAndScale) {
   EXPECT_EQ(rates.take("").code(), Code::invalid_payload);
 }
 
-// Only its address counts here.
+// Only the address of the bucket is used.
 BucketRun& bucket(char& place) {
   return reinterpret_cast<BucketRun&>(place);
 }

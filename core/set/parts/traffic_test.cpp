@@ -41,7 +41,7 @@ TEST_F(TrafficAlone, TotalIsOfAllChannelsAndOfWhatGoesFromDeviceToDevice) {
 }
 
 TEST_F(TrafficAlone, StepsHaveNeitherSentWhatWasBeforeThemNorWhatMeasurementsSend) {
-  first.bytes_moved = 5;  // while the set was made
+  first.bytes_moved = 5;  // during the creation of the set
   traffic.start();
   first.bytes_moved += 10;
   const Sent before = traffic.total();

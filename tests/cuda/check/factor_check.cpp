@@ -13,8 +13,8 @@ namespace {
 using Floats = std::vector<float>;
 
 constexpr FactorSource kSource{5, 6, 7};
-// Columns are orthonormal within 1e-5 on either side; of well-conditioned ones, which random
-// numbers are, entries lie as near to each other.
+// Columns are orthonormal within 1e-5 in both places. Random factors are well-conditioned, so the
+// entries differ by about as much.
 constexpr double kNear = 2e-5;
 
 struct Size {
@@ -89,7 +89,7 @@ void check_drawing(const Size& size) {
   check_use("first use", unused, drawn, false);
   check_use("use of what is kept", kept, kept, true);
   if (n == 0) return;
-  unused.back() = 1e-45f;  // one entry, and the last, is enough
+  unused.back() = 1e-45f;  // one entry is enough, here the last
   check_use("use of one entry", unused, unused, true);
 }
 

@@ -1,4 +1,4 @@
-// Selection: the k largest, all above a threshold, with and without a fold, the k-th magnitude.
+// Selection: the k largest, all above a threshold, with and without a fold, and the k-th magnitude.
 #include <penstock/memory.h>
 #include <kernels/cuda/rows.hpp>
 #include <kernels/cuda/select.hpp>
@@ -168,7 +168,7 @@ void check_folds(uint64_t n) {
                  "fold");
 }
 
-// Arrays that begin between multiples of 16 bytes, where no wide load may reach.
+// Arrays that begin between multiples of 16 bytes, so that wide loads must not read before them.
 void check_between(uint64_t n) {
   const uint64_t k = n / 100;
   const std::vector<float> grad = normal(n, n), before = normal(n, n + 1);

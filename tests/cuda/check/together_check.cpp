@@ -1,4 +1,4 @@
-// Many selections and many sums at once: each as if it were alone.
+// Many selections and many sums at once give the results of single selections and sums.
 #include <penstock/memory.h>
 #include <kernels/cuda/select.hpp>
 #include <kernels/cuda/sparse_sum.hpp>

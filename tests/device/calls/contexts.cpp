@@ -7,7 +7,7 @@
 namespace penstock::simulated {
 namespace {
 
-// Contexts are numbers, as all handles: the device's and one more.
+// A context is a number, like every handle: the device's number plus one.
 void* handle_of(int device) {
   return device < 0 ? nullptr : as_handle<void*>(static_cast<uint64_t>(device) + 1);
 }

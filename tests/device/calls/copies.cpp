@@ -1,6 +1,6 @@
-// Copies and fills. Both ends are looked at when the call is made, and again when the work runs:
-// device memory lives until all work of its device is done, so the second look can only find that
-// somebody freed memory of another device.
+// Copies and fills. The call checks both ends, and the work checks them again. Memory of a device
+// is freed only after all work of the device, so the second check can only find freed memory of
+// another device.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -79,7 +79,7 @@ void count(Machine& machine, const Copy& copy) {
     machine.journal.count_copy(&Copied::to_host, copy.bytes);
 }
 
-// Pageable sources are read at the call, into memory of the runtime, as with the real one.
+// As in the real runtime, the call copies a pageable source into memory of the runtime.
 Operation make(const Copy& copy) {
   Operation operation{.kind = Kind::kCopy};
   operation.host = pinned_range(copy);
@@ -145,7 +145,7 @@ cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t bytes,
     if (pageable) machine.journal.count_wait(&Waits::for_pageable_copy);
     count(machine, *copy);
     machine.queue(*stream, make(*copy));
-    // The real one returns from these when the bytes have come.
+    // The real runtime returns from these calls after the bytes have arrived.
     return to_pageable ? machine.finish(lock, *stream) : cudaSuccess;
   });
 }

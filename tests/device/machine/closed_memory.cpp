@@ -31,7 +31,7 @@ void end_with(const std::string& sentence, int signal_number = SIGSEGV) {
   signal(signal_number, SIG_DFL);
 }
 
-// Kernels are compiled with traps (CMakeLists.txt).
+// Handles the traps with which kernels are compiled (CMakeLists.txt).
 void on_trap(int signal_number) {
   if (worker.load() != this_thread()) {
     signal(signal_number, SIG_DFL);

@@ -6,7 +6,7 @@
 namespace penstock::simulated {
 namespace {
 
-// The machine, locked as long as this lives.
+// The machine, locked as long as the object lives.
 struct Locked {
   Machine& all = machine();
   Lock lock{all.mutex};

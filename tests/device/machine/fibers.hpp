@@ -10,10 +10,10 @@
 
 namespace penstock::simulated {
 
-// From here on threads and blocks run in orders that follow from `seed`.
+// From now on the orders of threads and blocks depend on `seed`.
 void seed_order_of_threads(uint64_t seed);
 
-// One dimension each, and whole warps: more than that is not simulated.
+// The simulation supports only one dimension, and whole warps.
 bool grid_is_valid(dim3 grid, dim3 block);
 void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
 

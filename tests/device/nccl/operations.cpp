@@ -51,7 +51,7 @@ ncclResult_t check(Machine& machine, const Said& said) {
   return ncclSuccess;
 }
 
-// Nothing else is said meanwhile to a communicator that does not block.
+// False if a non-blocking communicator has not yet finished its last group.
 bool is_settled(Machine& machine, const Said& said) {
   const Communicator& communicator = *find_communicator(machine, said.communicator);
   if (communicator.late.empty()) return true;
@@ -99,7 +99,7 @@ Part part_of(Pattern pattern, const void* source, void* target, std::size_t coun
 
 }  // namespace
 
-// In the order of their first parts.
+// Queues in the order of the first parts.
 ncclResult_t queue_group(Machine& machine, const std::vector<Said>& all) {
   std::vector<std::pair<Stream*, std::shared_ptr<Batch>>> made;
   std::map<std::pair<ncclComm_t, Stream*>, std::shared_ptr<Batch>> batches;

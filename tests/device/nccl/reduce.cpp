@@ -12,7 +12,7 @@
 namespace penstock::simulated {
 namespace {
 
-// 16-bit floats are added as floats and rounded after each addition, as rings of ranks do.
+// 16-bit floats are added as floats and rounded after each addition, as in rings of ranks.
 struct Half {
   uint16_t bits;
   operator float() const { return std::bit_cast<float>(kernels::float_bits(bits)); }
