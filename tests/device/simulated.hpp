@@ -1,6 +1,6 @@
 // The interface of the simulated CUDA device for tests: settings, faults and observations.
-// README.md describes the device's behaviour. Every function may be called from any thread, and
-// takes the lock of the device's calls.
+// README.md describes the device's behaviour. Every function is [any], and takes the lock of the
+// device's calls.
 //
 // The state exists once per process, in libpenstock_device_simulated.so.
 #pragma once
