@@ -1,4 +1,4 @@
-// The lists themselves.
+// The lists of keys.
 #include "core/config/keys.hpp"
 
 #include "core/tensor/dtype.hpp"
@@ -8,8 +8,8 @@
 namespace penstock {
 namespace {
 
-constexpr double kYear = 366.0 * 86400;  // longer would overflow the microseconds of transports
-constexpr double kLeastSeconds = 0.1;    // less is no time for a message
+constexpr double kYear = 366.0 * 86400;  // more would overflow a transport's microseconds
+constexpr double kLeastSeconds = 0.1;    // less is too short for a message
 
 std::vector<std::string> route_names() {
   std::vector<std::string> names;
@@ -69,7 +69,7 @@ std::vector<ConfigKey> keys_of_planning() {
        .summary = "largest size of the payloads and scratch of one set, in MiB",
        .target = &RuntimeConfig::arena_limit_mb,
        .minimum = 1,
-       .maximum = 0x1p40},  // in bytes and added up, a set's memory must stay within 64 bits
+       .maximum = 0x1p40},  // in bytes and summed, a set's memory must fit in 64 bits
       {.name = "hash_replicated_every",
        .initial = "0",
        .summary = "number of steps between two comparisons of replicated state between ranks; 0: "
@@ -107,7 +107,7 @@ std::vector<ConfigKey> keys_of_waiting() {
        .summary = "seconds between signs of life over the control connection; less than "
                   "`deadline_s`. Heartbeats by UDP are sent at least 64 times in `deadline_s`",
        .target = &RuntimeConfig::heartbeat_s,
-       .minimum = 0.001,  // what the threads that beat can keep to
+       .minimum = 0.001,  // the heartbeat threads cannot be faster
        .maximum = kYear},
       {.name = "rendezvous_timeout_s",
        .initial = "1800",

@@ -8,7 +8,7 @@ namespace penstock {
 
 namespace {
 
-// An integer, or { min = , max = } with one of the two at least.
+// An integer, or { min = , max = } with one bound or two.
 Result<Range> read_range(const Node& node, const std::string& key) {
   if (std::holds_alternative<int64_t>(node.value)) {
     PENSTOCK_ASSIGN(const uint64_t exact, read_count(node, key));

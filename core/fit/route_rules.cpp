@@ -84,7 +84,7 @@ Status check_shard_as_a_whole(const FitInput& input, FitAdvice& advice) {
   const bool any = input.groups.empty() ||
                    std::any_of(input.groups.begin(), input.groups.end(),
                                [](const FitGroup& group) { return group.compressor.gathers; });
-  // Rules by size may leave nothing to gather of a small model, which is no mistake.
+  // Rules by size may leave no gathered gradient in a small model. That is not an error.
   if (!any)
     advice.warnings.push_back(fmt::format(
         "route \"shard\" is for payloads that are gathered, but {} and every other compressor here "

@@ -248,7 +248,7 @@ TEST(Fit, RefusedEntriesNeedAMemoryThatTakesThemBack) {
   expect_refused(input, {"collective \"oktopk\"", "memory \"none\"", "\"residual\""});
   input.groups[1].memory = {"half", false, true, false};
   expect_refused(input, {"memory \"half\""});
-  // Dense gradients of the same scheme have nothing that could be refused.
+  // Dense gradients of such a scheme have no property that could be refused.
   EXPECT_TRUE(check_fit(oktopk_input()).ok());
 }
 

@@ -1,6 +1,6 @@
-// Power-SGD and its relatives on a device against themselves on the CPU. Products are sums whose
-// order is the device's own, so each step begins with what the CPU holds and ends near it; between
-// devices bits are equal.
+// Power-SGD and its relatives on a device, compared with the CPU. Products are sums, and a device
+// adds in another order. So each step begins with the CPU's state and must end near the CPU's
+// result. Between devices the bits are equal.
 #include <array>
 
 #include "ranks.hpp"
@@ -41,11 +41,12 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 // A product of n terms is within 2^-24 (n / 8 + 82) of the sum of the terms' magnitudes in either
-// place, which for these shapes is 7e-6 of them at most. What follows from a product is farther
-// off by the condition of the factor, which is small for matrices of normal numbers.
+// place. For these shapes that is at most 7e-6 of the sum. Values that follow from a product differ
+// more, by the condition of the factor. For matrices of normal numbers the condition is small.
 constexpr double kNear = 2e-4;
 
-// Each array by its length; of work, which a full rank empties, by that of normal numbers.
+// Differences are relative to the length of the array. A full rank leaves `work` empty, so for
+// `work` they are relative to the length of an array of normal numbers.
 void expect_near(const Seen& there, const Seen& here, const std::string& what) {
   ASSERT_EQ(there.size(), here.size()) << what;
   for (const auto& [name, bytes] : here) {
@@ -67,7 +68,7 @@ Case normal_numbers(const test::Shape& shape, uint32_t ranks = 2) {
   return {.shape = shape, .ranks = ranks, .draw = normal};
 }
 
-// Four steps: both phases, first with factors that are drawn, then with those that were kept.
+// Four steps, two of each phase: first with random factors, then with factors of earlier steps.
 void expect_steps_near(const Case& of) {
   each_method([&](const Compressor& compressor) {
     Ranks there(compressor, of, true), here(compressor, of, false);
@@ -147,7 +148,7 @@ TEST_F(LowRankOnADevice, LeavesEqualStatesOnAllRanks) {
   });
 }
 
-// A gradient of one row has a rank of one: all columns of its left factor but one die.
+// A gradient of one row has rank 1, so only one column of its left factor is not zero.
 TEST_F(LowRankOnADevice, DrawsDeadColumnsAnew) {
   const Case of{.shape = {40, 30}, .ranks = 1, .draw = zeros};
   std::vector<float> one_row(40 * 30);
@@ -190,8 +191,8 @@ TEST_F(LowRankOnADevice, LaunchesThirtySevenKernelsForAMatrixAndAStep) {
   Ranks rank(compressor, normal_numbers({40, 60}, 1), true);
   const uint64_t before = calls(Call::kLaunch);
   (void)rank.step(0);
-  // Nine for Q and its product; seven for P; a product and what it stands for out of work; the
-  // result, and seventeen to keep Q. One more for what give_back would want.
+  // Nine launches for Q and one for its product; seven for P; one for a product and one to subtract
+  // it from `work`; one for the result and seventeen to keep Q. One more for give_back.
   EXPECT_EQ(calls(Call::kLaunch) - before, (9u + 1) + 7 + (1 + 1) + (1 + 17) + 1);
 }
 

@@ -1,4 +1,4 @@
-// Sets of which each result is for one rank alone: what is sharded asks for no more.
+// Sets in which only one rank needs each result. So the sharded parts need no exchange of results.
 
 #include "core/set/training_testing.hpp"
 #include "tests/support/worlds.hpp"
@@ -35,9 +35,9 @@ std::vector<GradientShape> shapes_of(uint32_t size) {
   return shapes;
 }
 
-// What each rank finds in its gradients after each step: [rank][step]. One value of rank 0 is not
-// finite in step 2, and step 4 is forgotten. Before step `resume_at` the run ends, and another
-// one loads its state.
+// The contents of each rank's gradients after each step: [rank][step]. One value of rank 0 is not
+// finite in step 2, and step 4 is forgotten. Before step `resume_at` the run ends, and another run
+// loads its state.
 std::vector<std::vector<Values>> results(uint32_t size, const std::string& scheme, uint32_t flags,
                                          uint64_t resume_at = kSteps) {
   const auto shapes = shapes_of(size);
@@ -63,7 +63,7 @@ std::vector<std::vector<Values>> results(uint32_t size, const std::string& schem
   return found;
 }
 
-// The same bits where both have a result; NaN is the result of a void bucket.
+// Both must have equal bits where both have a result. NaN is the result of a void bucket.
 void expect_owners_have(const std::vector<std::vector<Values>>& got,
                         const std::vector<std::vector<Values>>& wanted, const std::string& what) {
   for (size_t rank = 0; rank < got.size(); ++rank) {
@@ -137,7 +137,7 @@ void expect_moved(const std::string& keys, double payload_bytes) {
     penstock_counters counters{};
     set.value()->counters(counters);
     EXPECT_NEAR(double(counters.moved_bytes), (kSize - 1) * payload_bytes, 0.01 * payload_bytes);
-    // Dense: a reduce-scatter.
+    // Uncompressed, the route moves only a reduce-scatter.
     EXPECT_NEAR(double(counters.dense_moved_bytes), (kSize - 1) * 4.0 * kNumel, 16);
     auto report = set.value()->report();
     ASSERT_OK(report.status());
