@@ -142,7 +142,8 @@ std::vector<ConfigKey> keys_of_the_run() {
   return {
       {.name = "plugin_path",
        .initial = "none",
-       .summary = "a further folder of plugins or a list of them, counted from the file's folder",
+       .summary = "a further folder of plugins, or a list of folders; a relative path counts from "
+                  "the folder of this file",
        .target = &RuntimeConfig::plugin_path},
       {.name = "allow_insecure_paths",
        .initial = "false",
@@ -273,7 +274,8 @@ const ConfigTable& rule_keys() {
       "[[rule]]",
       {{.name = "match",
         .initial = "required",
-        .summary = "a table of the conditions below; all that are given must hold",
+        .summary =
+            "a table of the conditions below; a gradient matches if every given condition holds",
         .form = "table"},
        {.name = "compressor",
         .initial = "as in `[scheme]`",
@@ -300,15 +302,17 @@ const ConfigTable& match_keys() {
       "match",
       {{.name = "name",
         .initial = "any",
-        .summary = "one glob or a list of them (`*`, `?`, `[a-z]`): a name that fits one",
+        .summary =
+            "a glob (`*`, `?`, `[a-z]`), or a list of globs of which the name fits at least one",
         .form = "string or strings"},
        {.name = "dims",
         .initial = "any",
-        .summary = "a number of dimensions: `1`, or `{ min = 2, max = 4 }`, either of them",
+        .summary = "the number of dimensions: `1`, or a range `{ min = 2, max = 4 }` whose bounds "
+                   "may be left out",
         .form = "integer or table"},
        {.name = "elements",
         .initial = "any",
-        .summary = "a number of elements, in the same form",
+        .summary = "the number of elements, in the form of `dims`",
         .form = "integer or table"},
        {.name = "dtype",
         .initial = "any",

@@ -248,7 +248,8 @@ Result<RunConfig> load_run_config(const std::string& path, const std::string& te
     return from_file(file, fmt::format("configuration {} of PENSTOCK_CONFIG", file));
   PENSTOCK_ASSIGN(Config config, default_config(options));
   return RunConfig{std::move(config),
-                   "no configuration was given: no compression, over what fits the launcher"};
+                   "no configuration was given: gradients are not compressed, and the launcher "
+                   "decides the transport"};
 }
 
 Result<Config> default_config(const LoadOptions& options) {

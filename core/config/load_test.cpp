@@ -117,8 +117,8 @@ INSTANTIATE_TEST_SUITE_P(
                   "scheme or rule names it; did you mean \"topk\"?"},
         WrongFile{
             "[compressor.topk]\n[[rule]]\nmatch = {}\noptions = { compressor.topk.density = 1 }\n",
-            "run.toml:4:29: rule 1 sets options of the compressor \"topk\", but what it matches "
-            "gets \"none\""},
+            "run.toml:4:29: rule 1 sets options of the compressor \"topk\", but the gradients that "
+            "it matches get \"none\""},
         WrongFile{"[[switch]]\nset = { scheme.memory = \"dgc\" }\n",
                   "run.toml:1:1: switch 1 lacks at_step"},
         WrongFile{"[[switch]]\nat_step = 1\n", "run.toml:1:1: switch 1 lacks set"},

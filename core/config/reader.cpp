@@ -241,7 +241,8 @@ Status ConfigReader::check_rule_overrides(size_t index) const {
     }
     if (used) continue;
     return invalid_argument(
-        "{}: rule {} sets options of the {} \"{}\", but what it matches gets \"{}\"; name \"{}\" "
+        "{}: rule {} sets options of the {} \"{}\", but the gradients that it matches get \"{}\"; "
+        "name \"{}\" "
         "in the rule or set options of \"{}\"",
         settings.begin()->second.where.text(), index + 1, kind_name(key.first), key.second, in_use,
         key.second, in_use);

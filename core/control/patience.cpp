@@ -44,8 +44,7 @@ void Patience::poll(uint64_t now_us) {
 bool Patience::may_warn(uint64_t now_us) {
   if (now_us >= later(warns_since_us_, options_.warning_us)) {
     if (n_not_warned_ > 0) {
-      const std::string text =
-          fmt::format("{} more rendezvous of ranks wait in the same manner", n_not_warned_);
+      const std::string text = fmt::format("{} more rendezvous of ranks also wait", n_not_warned_);
       send_(0, Writer(FrameKind::warning).text(text).frame());
     }
     warns_since_us_ = now_us;

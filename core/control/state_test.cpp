@@ -104,7 +104,7 @@ TEST(ControlState, ThousandsOfRendezvousThatWaitTakeAFewLines) {
   warnings.clear();
   state.tick(1200);
   ASSERT_EQ(warnings.size(), 21u);
-  EXPECT_EQ(warnings.front(), "19980 more rendezvous of ranks wait in the same manner");
+  EXPECT_EQ(warnings.front(), "19980 more rendezvous of ranks also wait");
 }
 
 // Each answer to a rank has the number of answers that follow at once. Answers for a set have none.

@@ -165,7 +165,8 @@ Status check_opened(const Scheme& scheme, const CollectiveInstance& opened, Regi
   const std::string key = first_changed(*wanted, values, opened.options());
   if (key.empty()) return {};
   return failed_precondition(
-      "{}: {}.{} is not what the run joined with: one transport per run, so set it in the "
+      "{}: {}.{} differs from the value with which the run joined its transport. A run has one "
+      "transport, so set it in the "
       "configuration of the run",
       wanted->options.at(key).where.text(), title_of(*wanted), key);
 }
