@@ -21,9 +21,9 @@ namespace penstock {
 Status check_launcher(uint32_t rank, uint32_t size, std::string_view transport,
                       const GetEnvironment& environment = process_environment());
 
-// The kind of launcher that has started this process, according to its variables. by_step: srun,
-// which an MPI may also know. single_in_step: a single process in a step of srun; an MPI that does
-// not know srun would end it.
+// The kind of launcher that has started this process, according to its variables. by_step: srun;
+// some MPI libraries support srun as a launcher too. single_in_step: a single process in a step of
+// srun; an MPI library that does not support srun would end it.
 enum class Launched { single, single_in_step, by_mpi, by_step, otherwise };
 Launched launched_by(const GetEnvironment& environment = process_environment());
 // Like launched_as() for a caller that knows that it is `rank` of `size`: MPI counts only if its

@@ -1,4 +1,4 @@
-"""The CUDA part as nvcc compiles it, where there is one: what compiles for the simulated device takes code that nvcc refuses."""
+"""The CUDA part compiled by nvcc, if there is one: nvcc refuses some code that the compiler of the simulated device takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILT = REPOSITORY / "build/compiled-by-nvcc"
-# Code for no device in particular, and quickly made; what optimisation and a device's own assembler add, test_fits_on_devices.py finds.
+# Code for no particular device, quickly compiled. test_fits_on_devices.py tests optimisation and the assembler of a device.
 OPTIONS = ("-DCMAKE_CUDA_ARCHITECTURES=80-virtual", "-DCMAKE_BUILD_TYPE=", "-DCMAKE_CUDA_FLAGS=-O0 -Xcicc -O0")
 KERNELS = [f"{path}^" for path in (*sorted((REPOSITORY / "sdk/kernels/cuda").glob("*.cu")), REPOSITORY / "tests/cuda/plugin/doubled.cu")]
 
@@ -19,7 +19,7 @@ KERNELS = [f"{path}^" for path in (*sorted((REPOSITORY / "sdk/kernels/cuda").glo
     ("source", "targets"),
     [
         pytest.param("core/device/cuda", ["all"], id="the device's table and its check"),
-        # What ninja makes of each first; the kernels of the CPU, which go into the same library, are compiled elsewhere.
+        # `SOURCE^` is the first output of ninja for a source. The CPU kernels of this library are compiled elsewhere.
         pytest.param("tests/cuda", KERNELS, id="the kernels, and those of a plugin"),
     ],
 )
@@ -33,12 +33,12 @@ def test_nvcc_compiles_it(nvcc, source, targets):
 
 
 def test_kernels_are_in_the_list_of_what_is_loaded_before_a_step(nvcc, tmp_path):
-    """Of what is compiled above, linked with a runtime that only counts; and of one that is launched past the list."""
+    """The kernels compiled above, linked with a runtime that only counts. One kernel is launched without the list on purpose."""
     folder = BUILT / "tests-cuda"
     of_plugin, *objects = [*folder.glob("**/doubled.cu.o"), *folder.glob("kernels/**/*.cu.o")]
     assert len(objects) == len(KERNELS) - 1, "the test above compiles them"
     program = tmp_path / "kernels"
-    # What kernels of the CPU and copies would be, nobody calls here.
+    # Kernels of the CPU and copies are not linked, because nothing calls them here.
     link = ["g++", "-static", "-std=c++20", "-I", "sdk", "tests/cuda/listing/stands_in.cpp", of_plugin, *objects, "-o", program]
     done = subprocess.run([*link, "-Wl,--unresolved-symbols=ignore-all"], cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -2,9 +2,9 @@
 
     python -m tests.oracle.estimators [--markdown] [DENSITY ...]     0.01 and 0.001 unless said
 
-Independent entries, 2^16 of them. As published: the formulas and correction loops of the authors' or the benchmarks'
-releases, written down anew with their faults, in their first step. Ours: what the plugins of build/release send, median
-and range over steps 6 to 12 with a residual and fresh gradients in every step. --markdown writes docs/thresholds.md.
+There are 2^16 independent entries. As published: the formulas and correction loops of the authors' or the benchmarks'
+releases, written anew with their faults, in their first step. Ours: the numbers that the plugins of build/release send,
+median and range over steps 6 to 12 with a residual and fresh gradients in every step. --markdown writes docs/thresholds.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def draws(name: str, generator: torch.Generator) -> torch.Tensor:
 
 
 def gaussian_k(x: torch.Tensor, density: float, low: float, high: float, down: float, up: float, rounds: int) -> int:
-    """t = mu + z sigma, evaluated `rounds` times with a correction after each; the mask that was evaluated last goes."""
+    """t = mu + z sigma, evaluated `rounds` times with a correction after each. Returns the last count."""
     k = kept_count(x.numel(), density)
     threshold = float(x.mean() + NormalDist().inv_cdf(1 - density / 2) * x.std())
     count = 0
@@ -75,7 +75,7 @@ def red_sync(x: torch.Tensor, density: float) -> int:
 
 
 def red_sync_trimmed(x: torch.Tensor, density: float) -> int:
-    """From 0.8 down in steps of 0.2 until k pass, and all of them go: the final selection is left out."""
+    """From 0.8 down in steps of 0.2 until k entries pass. Counts all passing entries, without the final selection."""
     k = kept_count(x.numel(), density)
     magnitude = x.abs()
     mean, largest = float(magnitude.mean()), float(magnitude.max())
@@ -106,8 +106,8 @@ def sidco(x: torch.Tensor, density: float, law: str, stages: int) -> int:
 
 
 def dgc(x: torch.Tensor, density: float, corrected: bool) -> int:
-    """All that reach the threshold of a strided sample. Corrected: above 1.3 k the k largest of them, below 0.8 k the
-    threshold falls to 0.8 of it, at most ten times; then the first k by position."""
+    """Counts the entries that reach the threshold of a strided sample. Corrected: if more than 1.3 k pass, the k largest; if
+    fewer than 0.8 k pass, the threshold is multiplied by 0.8, at most ten times; then the first k by position."""
     magnitude, shape = x.abs(), geometry(x.numel(), density)
     sample = magnitude[shape.stride // 2 :: shape.stride]
     threshold = torch.topk(sample, shape.sampled_kept).values[-1]
@@ -124,8 +124,8 @@ def dgc(x: torch.Tensor, density: float, corrected: bool) -> int:
 
 
 def dgc_of_benchmarks(x: torch.Tensor, density: float) -> int:
-    """A hundredth of the entries, drawn with replacement, gives the threshold; then up to ten corrections by 1.3 or 0.7,
-    and all that pass go."""
+    """The threshold comes from a hundredth of the entries, drawn with replacement. Then up to ten corrections by 1.3 or 0.7.
+    Counts all passing entries."""
     k = kept_count(x.numel(), density)
     drawn = torch.randint(x.numel(), (x.numel() // 100,), generator=torch.Generator().manual_seed(2))
     magnitude = x.abs()
@@ -166,7 +166,7 @@ def published(densities: Sequence[str]) -> dict[tuple[str, str, str], str]:
 
 
 def ours(densities: Sequence[str]) -> dict[tuple[str, str, str], str]:
-    """What the plugins send, by method, law and density."""
+    """The numbers that the plugins send, by method, law and density."""
     program = BUILD / "tests" / "threshold_table"
     if not program.exists():
         raise SystemExit(f"{program} is not there; build it: ninja -C build/release threshold_table")
@@ -195,23 +195,23 @@ Written by `python -m tests.oracle.estimators --markdown` after
 `ninja -C build/release threshold_table`; `thresholds_test` holds our plugins to it.
 
 This page shows the number of entries that a threshold method sends in a step, as a multiple of the
-wanted number k. Entries are independent, n =
-65536. Columns give the law of the entries and the density. "Sparse" is Laplace with nine of ten
-       entries exactly zero.
+wanted number k. There are n = 65536 independent entries. Columns give the law of the entries and
+the density. "Sparse" is Laplace with nine of ten entries exactly zero.
 
 ## As published
 
-These are the estimates and correction loops of the papers or of the authors' releases, or else of
-copies in circulation, with their faults, in their first step. Later steps repeat the estimate on
-other numbers: nothing is learned.
+The table shows the first step of the published estimates with their correction loops. They come
+from the papers or the authors' releases, or else from copies in circulation, and they keep their
+faults. A later step repeats the estimate on other numbers and uses nothing of earlier steps.
 
 {published}
 
-- Gaussian-k: a normal law. The release counts three times and corrects by 0.5 or 1.5 in between; if
-  that oscillates (Laplace, 0.01) it ends further off than it began. The copy "0.8 n k" compares
-  with 0.8 n k instead of 0.8 k.
-- RedSync: the bisection stops at an interval of 0.2; "trimmed" without the final selection, as in
-  circulation.
+- Gaussian-k: a normal law. The release counts the passing entries up to three times, and between
+  two counts multiplies the threshold by 0.5 or 1.5. If the threshold oscillates (Laplace, 0.01),
+  the last count is further from k than the first. The copy "0.8 n k" compares with 0.8 n k instead
+  of 0.8 k.
+- RedSync: the bisection stops when its interval is 0.2 or less. "RedSync trimmed" is the trimmed
+  search without its final selection of k entries, as in the copies in circulation.
 - SIDCo: ratios of the stages are fixed in advance, and zeros are part of the fit.
 - DGC: "sampled" counts the entries that reach the threshold of the sample. "DGC" counts the sent
   entries, after the corrections and the cut to the first k by position. "Of benchmarks" samples
@@ -219,10 +219,10 @@ other numbers: nothing is learned.
 
 ## Ours
 
-These are the plugins with their defaults, with a residual: median and range over steps 6 to 12. All
-except DGC are within a tenth by rule: a step whose threshold misses that band selects exactly. DGC
-keeps its paper's rule, which corrects only from below 0.8 k and never sends more than k; with
-`lower = 0.9` it is within a tenth too.
+These are the plugins with their defaults, with a residual. Figures are medians and ranges over
+steps 6 to 12. All plugins except DGC send within a tenth of k by rule: a step whose threshold
+misses this band selects exactly. DGC keeps the rule of its paper, which corrects only counts below
+0.8 k and never sends more than k. With `lower = 0.9` DGC is within a tenth too.
 
 {ours}
 """

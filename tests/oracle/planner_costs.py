@@ -1,7 +1,7 @@
-"""What the oracles of planners agree on: who takes part, when it is ready, and what a group of gradients costs.
+"""Shared by the oracles of planners: the gradients of a phase, their ready times, and the cost of a group of gradients.
 
-Written from the definitions, each group from the start: nothing is added up as it grows. All functions take gradients
-as indices into the model's list.
+Written from the definitions: the cost of each group is computed from the start, and not from the cost of a smaller group.
+All functions take gradients as indices into the model's list.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Buckets = list[list[int]]
 
 
 def usable(time: float) -> float:
-    """The time, or zero where it is none: negative, infinite or no number."""
+    """The time; zero if it is negative, infinite or NaN."""
     return time if math.isfinite(time) and time > 0 else 0.0
 
 
@@ -29,7 +29,7 @@ def order_of(model: Model) -> list[int]:
 
 
 def taking_part(model: Model, phase: int) -> list[int]:
-    """Those that send something in the phase; in phase 0 also those that never do."""
+    """The gradients that send something in the phase. Phase 0 also has the gradients that never send anything."""
     return [
         g for g in order_of(model)
         if chosen(model, g).phase_bytes[phase] > 0 or (phase == 0 and not any(chosen(model, g).phase_bytes))
@@ -57,7 +57,7 @@ def ready_times(model: Model, gradients: Sequence[int]) -> list[float]:
 
 
 def ready_by_elements(model: Model, gradients: Sequence[int], backward: float) -> list[float]:
-    """Backward shared out by elements; all at once where there are none."""
+    """Ready times if backward spends equal time on each element; zeros if there are no elements."""
     sizes = [model.gradients[g].numel for g in gradients]
     total = sum(sizes)
     return [backward * sum(sizes[: i + 1]) / total if total > 0 else 0.0 for i in range(len(sizes))]
@@ -68,13 +68,14 @@ def startup(model: Model) -> float:
 
 
 def message(model: Model, amount: float) -> float:
-    """A message of so many bytes on the slowest level."""
+    """The time of a message of `amount` bytes on the slowest level."""
     return max([usable(li.alpha_us) + usable(li.beta_us_per_byte) * amount for li in model.links], default=0.0)
 
 
 def exchange(model: Model, gradients: Sequence[int], phase: int, choices: Sequence[int] | None = None) -> float:
-    """One message for what is added up and one for what is gathered, which P/2 times as many bytes stand for; an empty
-    message where there are neither; a start-up more for each further round. Without choices each has its first candidate."""
+    """The time of one message for the summed payloads and one for the gathered payloads, whose bytes count P/2 times. If
+    there is neither, an empty message. Each further round adds a start-up. If there are no choices, each gradient has its
+    first candidate."""
     candidates = candidates_of(model, gradients, choices)
     gathered = sum(c.phase_bytes[phase] for c in candidates if c.combine == GATHER)
     summed = sum(c.phase_bytes[phase] for c in candidates if c.combine != GATHER)
@@ -88,7 +89,7 @@ def candidates_of(model: Model, gradients: Sequence[int], choices: Sequence[int]
 
 
 def encode(model: Model, gradients: Sequence[int], choices: Sequence[int] | None = None) -> float:
-    """Compensate and encode: one call for each compressor among them, and what each element takes."""
+    """The time of compensate and encode: one call for each compressor of the group, and the time of each element."""
     candidates = candidates_of(model, gradients, choices)
     fixed: dict[str, float] = {}
     for c in candidates:
@@ -99,7 +100,7 @@ def encode(model: Model, gradients: Sequence[int], choices: Sequence[int] | None
 
 
 def decode(model: Model, gradients: Sequence[int], choices: Sequence[int] | None = None) -> float:
-    """As encode."""
+    """The time of decode, computed like that for encode."""
     candidates = candidates_of(model, gradients, choices)
     fixed: dict[str, float] = {}
     for c in candidates:
@@ -122,8 +123,8 @@ def as_buckets(gradients: Sequence[int], groups: Groups) -> Buckets:
 
 
 def merge_in_turn(n: int, merges: Callable[[Groups, int], bool]) -> Groups:
-    """From n groups of one, in order: `merges(groups, i)` says whether group i is joined with the next. Whatever it
-    needs to know it computes from the whole list of groups as it then is."""
+    """Begins with n groups of one gradient and goes through them in order. `merges(groups, i)` says whether group i is
+    joined with the next group; it receives the present list of all groups."""
     groups = [[position] for position in range(n)]
     i = 0
     while i + 1 < len(groups):

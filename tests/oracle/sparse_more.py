@@ -46,9 +46,9 @@ def drawn_positions(n: int, k: int, seed: int, gradient: int, step: int) -> torc
 
 
 class _Sparse(Method):
-    """Methods that choose positions; `keeps`: what is not sent stays in a residual."""
+    """Methods that choose positions. `keeps`: unsent values stay in a residual."""
 
-    alike = False  # all ranks choose the same positions: values are summed on the way, in their narrow type
+    alike = False  # all ranks choose equal positions: values are summed on the way, in their narrow type
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class _Sparse(Method):
 
 
 class RandomK(_Sparse):
-    """Random-k (Stich et al., NeurIPS 2018): all ranks draw the same k of n; times n / k where nothing is kept."""
+    """Random-k (Stich et al., NeurIPS 2018): all ranks draw equal k of n positions; values times n / k if nothing is kept."""
 
     alike = True
 
@@ -157,7 +157,7 @@ class ChunkTopK(_Sparse):
 
 @dataclass
 class _Reuse:
-    """What ADTopk's threshold mode remembers of one gradient on one rank."""
+    """The memory of ADTopk's threshold mode for one gradient on one rank."""
 
     threshold: float = 0.0
     tolerance: float = 0.0

@@ -1,13 +1,13 @@
-"""Schemes that change at given steps, and what becomes of what they keep.
+"""Schemes that change at given steps, and the values that their memories keep.
 
-A memory of the same plugin goes on with its state. One that is replaced, or whose gradient is sent whole from now on,
-hands over what it kept: the next gradient of that rank has it added. A memory with momentum would apply that
-1 / (1 - m) times, where a velocity has had its momentum already and a residual asked for none: there the mean of what
-was kept joins the update of that step, once. For `dgc` that stays while the gradient is sent whole:
+If the plugin of a memory stays, its state stays. If a memory is replaced, or its gradient is sent whole from then on, it
+hands over its kept values: they are added to the next gradient of this rank. A new memory with momentum would apply them
+1 / (1 - m) times, which is wrong: a velocity has had its momentum already, and a residual needs none. So with such a memory
+the mean of the kept values is added once, to the update of this step. For `dgc` that stays while the gradient is sent whole:
 
     u = m u + g,    update = u + (1/P) sum_r v_r    in that step,    update = u    later.
 
-Its momentum, which differs from rank to rank, ends there. The other way, the momentum of the mean becomes every rank's.
+Its momentum, which differs from rank to rank, ends there. In the opposite switch every rank takes the momentum of the mean.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STATEFUL = (OkTopK, AdTopK, _LowRank)  # compressors whose own state a change o
 
 @dataclass(frozen=True)
 class Stage:
-    """What holds from `at_step` on."""
+    """The methods and memories from step `at_step` on."""
 
     at_step: int
     make: Callable[[], list[Method]]
@@ -76,14 +76,14 @@ class SwitchingScheme(Scheme):
 
 
 def _whole(method: Method, item: Item) -> bool:
-    """Nothing of the gradient is left out."""
+    """Whether the whole gradient is sent."""
     if isinstance(method, _LowRank):
         return all(item.name != factored.name for factored in method.factored)
     return isinstance(method, (DenseMean, DenseWithMomentum))
 
 
 def _carry_over(old: Method, new: Method, item: Item) -> None:
-    """The state of a memory that stays, and of a compressor of the same plugin."""
+    """Copies the state of a memory that stays, and of a compressor whose plugin stays."""
     name = item.name
     if isinstance(old, _STATEFUL) or isinstance(new, _STATEFUL):
         kind = type(old if isinstance(old, _STATEFUL) else new).__name__

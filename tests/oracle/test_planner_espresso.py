@@ -1,4 +1,4 @@
-"""What strategies leave exposed, route by route and leg by leg, and that Espresso's says the same and is never behind one way for all."""
+"""The exposed time of strategies, by route and leg. Espresso must compute equal times, and its plan is never slower than one way for all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ("topk", "none", "fp16")
 
 @dataclasses.dataclass
 class Group:
-    """What goes out together: gradients, the candidate of each, and the route."""
+    """Gradients that travel together, the candidate of each, and the route."""
 
     gradients: list[int]
     choices: list[int]
@@ -24,7 +24,7 @@ class Group:
 
 
 def on_level(model: Model, level: int, amount: float) -> float:
-    """A message that moves as much as an all-reduce of so many bytes."""
+    """The time of a message that moves as many bytes as an all-reduce of `amount` bytes."""
     (link,) = [link for link in model.links if link.level == level]
     return link.alpha_us + link.beta_us_per_byte * amount
 
@@ -35,7 +35,7 @@ def travels(model: Model, group: Group) -> float:
     gathered = float(sum(c.phase_bytes[0] for c in candidates if c.combine == GATHER))
     if group.route == FLAT:
         return costs.exchange(model, group.gradients, 0, group.choices)
-    if group.route == SHARD:  # all-to-all of every part, then each owner's part to all
+    if group.route == SHARD:  # all-to-all of every part, then the part of each owner to all ranks
         owned = (summed + gathered) / model.world
         return on_level(model, WORLD, (summed + gathered) / 2) + on_level(model, WORLD, owned * max(1.0, model.world / 2))
     local = model.ranks_per_host
@@ -49,14 +49,14 @@ def travels(model: Model, group: Group) -> float:
 
 
 def works(model: Model, group: Group) -> tuple[float, float]:
-    """Encode and decode of one rank, in shares of what it does on route flat: there it encodes all it has, and decodes of what is
-    gathered a payload of every rank, of what is summed one."""
+    """Encode and decode times of one rank, as shares of its times on route flat. There it encodes all its gradients, and decodes
+    gathered payloads of every rank, or one summed payload."""
     encode, decode = (f(model, group.gradients, group.choices) for f in (costs.encode, costs.decode))
     gathers = any(c.combine == GATHER and c.phase_bytes[0] for c in costs.candidates_of(model, group.gradients, group.choices))
     if group.route == HIERARCHICAL:
         payloads = model.hosts / model.world if gathers else 1.0
         return encode / model.ranks_per_host, decode * payloads / model.ranks_per_host
-    if group.route == SHARD:  # its part of every rank's, and then a part of every owner
+    if group.route == SHARD:  # the payloads of all ranks for its part, then a payload of each owner
         payloads = 2.0 / model.world if gathers else 2.0
         return encode * (1 + 1 / model.world), decode * payloads
     return encode, decode
@@ -91,7 +91,7 @@ def random_world(source: random.Random) -> Model:
 
 
 def units(model: Model, small: int) -> list[list[int]]:
-    """Large gradients alone; small ones joined until there are enough of them, each joined unit at the place of its last."""
+    """Large gradients alone. Small gradients are joined until they are large enough; a joined unit has the place of its last gradient."""
     found: list[list[int]] = []
     waiting: list[int] = []
     for g in costs.order_of(model):

@@ -1,12 +1,13 @@
-"""Methods that send what reaches a threshold, each with a residual e (x = e + g, sent entries leave x, e = the rest).
+"""Methods that send the entries above a threshold, with a residual e (x = e + g, sent entries leave x, e = the rest).
 
     fixed        |x| >= t
     Gaussian-k   t = z sqrt(mean x^2), z the normal quantile of density / 2   (Shi et al., 2019)
     RedSync      t = m + q (M - m), m mean |x|, M largest |x|, q by bisection (Fang et al., 2019)
     SIDCo        t from a law fitted to |x|, in stages                         (Abdelmoniem et al., MLSys 2021)
 
-The last three are steered: each gradient of each rank remembers what threshold would have been right, and where fewer
-than 0.9 k reach the threshold, the k largest go; where more than 1.1 k do, the 1.1 k largest. Zeros never go.
+The last three are steered: each gradient of each rank remembers the threshold that would have been right. If fewer than
+0.9 k entries reach the threshold, the k largest are sent. If more than 1.1 k reach it, the 1.1 k largest are sent. Zeros
+are never sent.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def reaching(values: torch.Tensor, threshold: float, most: int) -> torch.Tensor:
 
 @dataclass
 class Steering:
-    """What one gradient of one rank remembers."""
+    """The memory of one gradient of one rank."""
 
     last: float = 0.0  # threshold that would have been right
     age: int = 0  # steps since the last estimate
@@ -60,7 +61,7 @@ class FixedThreshold(Method):
         return reaching(work, self.threshold, kept_count(item.numel, self.capacity))
 
     def sent(self, item: Item, rank: int, step: int, work: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
-        """What goes, dense."""
+        """The sent values as a dense tensor."""
         del step, grad
         chosen = self.choose(item, rank, work)
         dense = torch.zeros_like(work)
@@ -108,10 +109,10 @@ class Steered(FixedThreshold):
         raise NotImplementedError
 
     def learn(self, steering: Steering, right: float) -> None:
-        """What threshold would have been right after a fresh one; 0 where nothing went."""
+        """Called after a fresh threshold. `right` is the threshold that would have been right; 0 if nothing was sent."""
 
     def settle(self, steering: Steering, work: torch.Tensor, k: int) -> torch.Tensor:
-        """Positions of what goes, and what is learned from it."""
+        """Returns the positions of the sent entries, and learns from their number."""
         least, most = (k, k) if self.exact else (k - k // 10, min(work.numel(), k + k // 10))
         reuse = steering.last > 0 and steering.age < self.reuse_period
         threshold = steering.last if reuse else self.estimate(steering, work)
@@ -141,7 +142,7 @@ class Steered(FixedThreshold):
 
 
 class GaussianK(Steered):
-    """The quantile of a normal law around zero, times what the last step would have needed."""
+    """The quantile of a normal law around zero, times the factor that would have been right in the last step."""
 
     def estimate(self, steering: Steering, work: torch.Tensor) -> float:
         z = NormalDist().inv_cdf(1 - self.density / 2)
@@ -219,9 +220,9 @@ def gamma_tail_quantile(shape: float, share: float) -> float:
 
 
 class Sidco(Steered):
-    """`stages` 0 adapts their number for each gradient. Laws: "exponential"; "pareto", the generalised one;
-    "gamma_pareto", a gamma law in the first stage and generalised Pareto laws in the others; "gaussian", which takes mean
-    and deviation of |x| for those of x.
+    """`stages` = 0 adapts the number of stages for each gradient. Laws: "exponential"; "pareto", the generalised Pareto
+    law; "gamma_pareto", a gamma law in the first stage and generalised Pareto laws in the others; "gaussian", a normal law
+    of x with the mean and deviation of |x|.
     """
 
     def __init__(
@@ -249,7 +250,7 @@ class Sidco(Steered):
         return n * self.first_ratio * (self.density / self.first_ratio) ** ((stage - 1) / (stages - 1))
 
     def quantile(self, excess: torch.Tensor, wanted: float, first: bool) -> float:
-        """By how much `wanted` of the entries exceed their origin, if they follow the law; `first`: the origin is 0."""
+        """The excess over the origin that `wanted` entries reach, if they follow the law. `first`: the origin is 0."""
         if excess.numel() <= wanted:
             return 0.0
         share, mean = wanted / excess.numel(), float(excess.mean())
@@ -315,7 +316,7 @@ class Sidco(Steered):
 
 
 def mean_of(work: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-    """Dense: the mean of the chosen entries, at each of them."""
+    """A dense tensor with the mean of the chosen entries at each chosen position."""
     dense = torch.zeros_like(work)
     if chosen.numel():
         dense[chosen] = float(work[chosen].double().mean())
@@ -323,7 +324,7 @@ def mean_of(work: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
 
 
 class AdaQ(Steered):
-    """The same share of the positive and of the negative entries, as one mean for each sign (Dryden et al., 2016)."""
+    """Equal shares of the positive and of the negative entries, as one mean for each sign (Dryden et al., 2016)."""
 
     def __init__(self, items: Sequence[Item], ranks: int, density: float = 0.01) -> None:
         super().__init__(items, ranks, density)
@@ -342,7 +343,8 @@ class AdaQ(Steered):
 
 
 class AdaComp(FixedThreshold):
-    """In each bin, G = e + g: those with |G + g| >= max |G|, as sign(G) times the mean of the maxima (Chen et al., 2018)."""
+    """In each bin of G = e + g: the entries with |G + g| >= max |G|, as sign(G) times the mean of the maxima of all bins
+    (Chen et al., 2018)."""
 
     def __init__(self, items: Sequence[Item], ranks: int, bin_length: int = 50, capacity: float = 1.0) -> None:
         super().__init__(items, ranks, capacity=capacity)

@@ -1,15 +1,15 @@
 """tools/bench PART...: runs parts of the benchmark and prints a table; --json for programs, --output to keep the figures.
 
-overhead     what the runtime adds to direct MPI calls, on 1 and 2 ranks of this machine
+overhead     the time that the runtime adds to direct MPI calls, on 1 and 2 ranks of this machine
 sets         making a set of 20 000 small gradients, and its first step
 plugin-call  a call through a plugin's table against the same function linked statically
-planning     what one call of a scheduler's plan() takes for 320 gradients, and one that searches for 10 000
+planning     one call of a scheduler's plan() for 320 gradients, and of searching schedulers for 10 000
 overlap      communication during compute between two hosts with 1 Gb/s (network namespaces: needs root)
 wire         the coders of positions and values beside memcpy, one thread; bits a position beside entropy
-schemes      what the stages of a step cost on one rank, for the methods of conf/ that have a goal
-states       what schemes keep in memory on a rank, and what of it a step copies so that it can be forgotten; counted, not timed
+schemes      the cost of the stages of a step on one rank, for the methods of conf/ that have a goal
+states       the state of schemes on a rank, and the part that a step copies so that it can be forgotten; counted, not timed
 transports   ucx against mpi and torch's gloo, on one host and between two (network namespaces: needs root)
-named        161 small broadcasts, each by its name, against one that carries all of it, on two ranks from Python
+named        161 small broadcasts, each by its name, against one broadcast with the whole data, on two ranks from Python
 kernels      every hot kernel against memcpy, numpy and torch, one thread; rows in tools/benches/kernels
 convergence  schemes against their simulations; alone, with its own options: tools/bench convergence --help
 tune         the best learning rate of every scheme; alone, with its own options: tools/bench tune --help
@@ -46,7 +46,7 @@ Rows = list[tuple[str, str, str]]  # what, figure, goal
 
 
 def run(command: list[str], timeout_s: float = 600.0) -> dict[str, Any]:
-    """Runs a program that prints one JSON line. Errors: SystemExit with what it said."""
+    """Runs a program that prints one JSON line. SystemExit with the program's output if it fails."""
     environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s)
     if done.returncode != 0:
@@ -178,7 +178,7 @@ def states(rounds: int) -> tuple[dict[str, Any], Rows]:
 
 
 def kernels_markdown(result: dict[str, Any]) -> str:
-    """A line per kernel: against its goal, against the floor of bytes moved, and others against it."""
+    """A line per kernel: its time against its goal and against its floor, and the times of others against its time."""
     lines = ["| kernel | goal | reached | over its floor | others over ours |", "|---|---|---|---|---|"]
     for row in result["rows"]:
         goals, reached, floor, others = [], [], "-", []

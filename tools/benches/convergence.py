@@ -1,8 +1,8 @@
 """Convergence: every scheme against an independent simulation of its method, from the same weights and data.
 
-For each scheme and seed the job of tools/quickstart_job runs on real ranks, and tests/oracle simulates the same
-ranks in one process. Compared are the first losses, step by step, and the validation loss at the end, as means over
-seeds. Results are cached by what they depend on, so an interrupted run continues where it stopped.
+For each scheme and seed the job of tools/quickstart_job runs on real ranks, and tests/oracle simulates these ranks
+in one process. The first losses are compared step by step. The validation losses at the end are compared as means
+over seeds. Results are cached under a hash of their inputs, so an interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from quickstart_job.optimizers import searched  # noqa: E402
 from quickstart_job.recipes import KNOWN, Recipe, recipe  # noqa: E402
 
 CACHE = REPOSITORY / "build/bench/convergence"
-STEPS_PER_LAUNCH = 2000  # what an interruption may lose
+STEPS_PER_LAUNCH = 2000  # an interruption loses at most so many
 STEPS = {"text": 200, "digits": 80}  # of a run; on digits dense training does not improve after that
 FIRST_LOSSES = 20
 FIRST_TOLERANCE = 1e-3  # relative
 FINAL_TOLERANCE = 0.02  # bits, or the spread over seeds where that is larger
-WELL_BELOW = 0.9  # of the first loss: two runs that stay at chance agree whatever they do
+WELL_BELOW = 0.9  # of the first loss: two runs that learn nothing agree too
 
-# Schemes whose selection rests on a sample, or that round by chance to a neighbour twice as large: a difference in the
-# last bit of a gradient changes what is sent. Single losses may differ, the curve may not.
+# Schemes that select by a sample, or round by chance to a neighbour twice as large. A difference in the last bit of a
+# gradient changes the payload. Single losses may differ, but not the curve.
 SAMPLING = {"dgc", "natural"}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What all runs of one comparison share."""
+    """The settings of all runs of one comparison."""
 
     task: str
     steps: int
@@ -62,7 +62,7 @@ class Comparison:
 
     name: str
     label: str
-    setting: str  # what differs from the file in conf/
+    setting: str  # differences from the file in conf/
     optimizer: str
     payload_bytes: float  # per rank and step, as handed to the transport
     first_gap: float  # largest relative difference among the first losses, any seed
@@ -70,9 +70,9 @@ class Comparison:
     first_seed_bits: float  # of the runtime
     simulated_bits: float
     first_seed_simulated_bits: float
-    searched_bits: float | None  # what the search for the rate found with the first seed, on its machine
+    searched_bits: float | None  # the result of the search for the rate with the first seed, on the machine of the search
     seeds: int
-    spread: float  # largest difference between two seeds of one side; of one seed, that of the dense scheme's seeds
+    spread: float  # largest difference between two seeds of one side; with one seed: the spread of the dense scheme
     trains: bool  # every run ends well below where it began
 
     @property
@@ -138,7 +138,7 @@ def _scheme(chosen: Recipe, setting: Setting, model: Any) -> Any:
 
 
 def _imported(path: Path, found: set[Path]) -> set[Path]:
-    """The module and what it imports from its own folder, at any remove."""
+    """The module, and the modules of its folder that it imports, directly or through others."""
     if path not in found:
         found.add(path)
         for name in re.findall(r"^from \.(\w+) import", path.read_text(), re.MULTILINE):
@@ -147,7 +147,7 @@ def _imported(path: Path, found: set[Path]) -> set[Path]:
 
 
 def _setting(value: Any) -> Any:
-    """What tells one setting from another; of a function, its name and what it closes over."""
+    """A value that differs for different settings; for a function: its name and its closure."""
     if callable(value) and hasattr(value, "__qualname__"):
         cells = getattr(value, "__closure__", None) or ()
         return value.__qualname__, [_setting(cell.cell_contents) for cell in cells]
@@ -156,14 +156,14 @@ def _setting(value: Any) -> Any:
 
 
 def _state(method: Any) -> str:
-    """What a method was made with: its settings, not its tensors."""
+    """The arguments of a method: its settings, not its tensors."""
     settings = {name: _setting(value) for name, value in vars(method).items()}
     return repr((type(method).__name__, [repr(item) for item in method.items], sorted(settings.items())))
 
 
 def simulated_key(chosen: Recipe, setting: Setting, seed: int) -> str:
-    """Methods with their settings and source: schemes that compute the same share a simulation, whatever schedules
-    and carries them."""
+    """Depends on methods, their settings and their source. So schemes that differ only in scheduler or transport share
+    a simulation."""
     scheme = _scheme(chosen, setting, _task(setting.task).make_model(seed))
     methods = scheme.methods
     files = {REPOSITORY / "tests/oracle/training.py"}
@@ -208,7 +208,7 @@ def simulated(
         from oracle.training import simulate
         from quickstart_job.progress import Progress
 
-        torch.set_num_threads(1)  # as every rank has: sums then have the same order
+        torch.set_num_threads(1)  # like every rank: then sums have one order
         task = _task(setting.task)
         progress = Progress(f"{chosen.label} (sim)", setting.steps, task.unit, progress_style)
 
@@ -235,7 +235,7 @@ def _simulate_quietly(name: str, setting: Setting, seed: int) -> None:
 
 
 def simulate_missing(wanted: Iterable[tuple[Recipe, int]], setting: Setting) -> None:
-    """Fills the cache, one process per core: a simulation has one thread. Each is kept as soon as it is done."""
+    """Fills the cache, one process per core, because a simulation has one thread. Stores each result at once."""
     missing = {simulated_key(chosen, setting, seed): (chosen, seed) for chosen, seed in wanted}
     missing = {key: run for key, run in missing.items() if _cached(key) is None}
     if not missing:
@@ -314,20 +314,20 @@ def compare(
 
 
 def _with_spread_of_dense(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """One seed has no spread; the dense scheme's says what seeds do to this task."""
+    """Gives rows of one seed the spread of the dense scheme, because one seed has no spread."""
     dense = next((c.spread for c in comparisons if c.name == "s-sgd"), 0.0)
     return [replace(c, spread=dense) if c.seeds == 1 else c for c in comparisons]
 
 
 def gap_to(dense: Comparison, other: Comparison) -> float:
-    """How much worse than dense in bits, over the same seeds: some seeds are easier than others."""
+    """Bits above the dense scheme, over seeds that both rows have, because some seeds are easier than others."""
     if other.seeds == dense.seeds:
         return other.real_bits - dense.real_bits
     return other.first_seed_bits - dense.first_seed_bits
 
 
 def searched_bits(chosen: Recipe, setting: Setting, seed: int) -> float | None:
-    """What tuned.toml has for this scheme at its rate, if it was searched with this setting."""
+    """The loss in tuned.toml for this scheme at its rate, if the search had this setting."""
     optimizer = chosen.optimizer(setting.task)
     entry = searched(setting.task, chosen.name)
     facts = ("optimizer", "momentum", "setting", "steps", "ranks", "seed")

@@ -33,22 +33,22 @@ Every row trains at its own best learning rate of at least three. `tools/bench t
 with the simulations, on the first seed and for this number of steps
 (`tools/quickstart_job/tuned.toml` has all tried rates). The optimizer is AdamW, without its first
 beta if the memory has a momentum (dgc); votes use SGD without momentum. On digits training stops at
-step {digits_steps}, when dense training stops improving: later, a slower method would only avoid
-overfitting. Neighbouring rates differ by a factor of three, and the validation set of digits is
-small. So differences within the spread of the seeds do not rank methods, and a gap to dense holds
-for this task, this length and this optimizer.
+step {digits_steps}, when dense training stops improving. After this step dense training overfits, and a slower
+method would look better only because it overfits later. Neighbouring rates differ by a factor of
+three, and the validation set of digits is small. So differences within the spread of the seeds do
+not rank methods, and a gap to dense holds for this task, this length and this optimizer.
 
 "Agrees" means that the runtime computes the rule of the simulation, which was written from our
 reading of the method. For most rows this is the paper's rule. In the rows below it is ours, which
 differs from the paper or its release (the plugin's README explains it), and agreement says nothing
 about their rule:
 
-- Gaussian-k, RedSync, SIDCo: the number of sent entries is steered to within a tenth of k, by the
-  last steps.
-- AdaQ: the thresholds of both signs are steered in this way too.
+- Gaussian-k, RedSync, SIDCo: the threshold is corrected by the counts of the preceding steps, so
+  that the number of sent entries stays within a tenth of k.
+- AdaQ: the thresholds of both signs are corrected in this way too.
 - ADTopk, threshold mode: the moment at which a threshold is computed anew.
-- Ok-Topk: a threshold that is zero or far off is computed anew before its period is over; selection
-  is by gradient.
+- Ok-Topk: a threshold that is zero or far off is computed anew before its period is over. Each rank
+  selects within each gradient, not among all of them.
 - Power-SGD: a rank subtracts the decoded product of its own factors; the releases subtract the
   decoded average.
 
@@ -58,9 +58,9 @@ the losses of the two runs differ as much as those of two runs with different se
 over seeds can be compared. Natural compression draws its random numbers differently from the
 simulation, so for one seed its row may differ; the section with three seeds counts.
 
-Goals: the first {first_losses} losses agree to {first_tolerance:g} relative if nothing is sampled;
-final means agree within their spread or {final_tolerance} bits; and the loss ends below
-{well_below:g} of its start.
+Goals: the first {first_losses} losses agree to {first_tolerance:g} relative, except in rows with "(samples)", whose methods
+select by a sample or round by chance to a power of two; final means agree within their spread or
+{final_tolerance} bits; and the loss ends below {well_below:g} of its start.
 """
 
 

@@ -1,14 +1,14 @@
-"""tools/bench ddp: DistributedDataParallel's own exchange and torch's PowerSGD hook against ddp_hook, and what Python costs.
+"""tools/bench ddp: DistributedDataParallel's own exchange and torch's PowerSGD hook against ddp_hook, and the cost of Python.
 
-Links: one rank on each of P hosts (network namespaces: needs root), started under torchrun's variables; the gradients of
-ResNet-50 without the computation, all contestants in one run, step by step in turns. `gloo` is DDP without a hook, `dense`
-ours with compressor none, both low-rank methods have rank 4, error feedback and a warm start; ours go over ucx. A figure is the
-length of backward on the slowest rank; ratios are formed within a round. Results are compared with the mean first. The last row says
-what compression gains on that link where nothing of the exchange is hidden.
+Links: one rank on each of P hosts (network namespaces: needs root), started under torchrun's variables, exchanges the gradients
+of ResNet-50 without the computation. All contestants take turns in one run, step by step. `gloo` is DDP without a hook, and
+`dense` is our hook with compressor none. Both low-rank methods have rank 4, error feedback and a warm start. Ours use ucx. A
+figure is the length of backward on the slowest rank; ratios are formed within a round. First the results are compared with the
+mean. The last row has the gain of compression on this link if nothing of the exchange is hidden.
 
-Calls: a step of 161 gradients of one element on one rank. Through the hook it takes longer than DDP with a hook that does
-nothing, through DistributedOptimizer longer than without it: that is what they cost. What the C door takes of it is what
-tools/bench overhead calls ours.
+Calls: a step of 161 gradients of one element on one rank. The cost of the hook is the time by which it is slower than DDP with
+an empty hook. The cost of DistributedOptimizer is the time by which it is slower than the optimizer alone. tools/bench overhead
+measures the share of the C interface, as "ours".
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CALLS_GOAL_US = 10.0
 
 
 def environment(rank: int, size: int, address: str, port: int, interface: str, plugins: Path) -> dict[str, str]:
-    """What torchrun would tell this rank, and where Penstock is."""
+    """The variables that torchrun would set for this rank, and the place of Penstock."""
     repository = RANKS.parents[2]
     return {
         **os.environ, "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": "0", "MASTER_ADDR": address, "MASTER_PORT": str(port),
@@ -45,7 +45,7 @@ def environment(rank: int, size: int, address: str, port: int, interface: str, p
 
 
 def links(ranks: int, link: str, options: argparse.Namespace, plugins: Path) -> dict[str, list[float]]:
-    """Milliseconds by contestant and round. Errors: SystemExit with what the ranks said."""
+    """Milliseconds by contestant and round. SystemExit with the output of the ranks if they fail."""
     port = free_port()
     command = [sys.executable, RANKS, "links", "--rounds", str(options.rounds), *(word for name in options.only for word in ("--only", name))]
     with Hosts(ranks, link) as hosts:
@@ -62,7 +62,7 @@ def links(ranks: int, link: str, options: argparse.Namespace, plugins: Path) -> 
 
 
 def calls(options: argparse.Namespace, plugins: Path) -> dict[str, list[float]]:
-    """Microseconds per gradient by way and round, on one rank, and those of the C door."""
+    """Microseconds per gradient by way and round, on one rank, and microseconds of the C interface."""
     from benches.bench import BUILD, run
 
     done = subprocess.run(

@@ -1,20 +1,21 @@
 """tools/bench schedulers: schedulers against each other, on four hosts and the gradients of ResNet-50.
 
-Four network namespaces of this machine (needs root), one rank each. The gradients become ready when they do in a real
-backward (resnet50_backward.csv), which is slept; every scheduler has a set of its own in the same processes, and they take
-turns, step by step. A step counts from the start of backward to the end of the wait, on the slowest rank; what is exposed is
-the part after the slowest backward. A scheduler's figure in a round is the median of its steps there; ratios are formed
-within a round; +- is two standard errors of their median. encode, exchange and decode are rank 0's, in ms, summed over
-buckets, so they overlap with each other and with backward. "plans" counts new plans: in warm-up, and while it was timed.
-"predicted" is the step that `penstock plan` computes from the same gradients, link and schemes, without having seen a run.
+Four network namespaces of this machine (needs root) run one rank each. The gradients become ready at the times of a real
+backward (resnet50_backward.csv), during which the process sleeps. Every scheduler has a set of its own in these processes,
+and the sets take turns, step by step. A step lasts from the start of backward to the end of the wait, on the slowest rank.
+The exposed part is the part after the slowest backward. The figure of a scheduler in a round is the median of its steps;
+ratios are formed within a round; +- is two standard errors of their median. encode, exchange and decode are times of rank 0
+in ms, summed over buckets, so they overlap with each other and with backward. "plans" counts new plans, in warm-up and in
+timed steps. "predicted" is the step that `penstock plan` computes from these gradients, link and schemes, without a run.
 
-With --forward-ms each step has a forward too, which is slept layer by layer, and steps follow each other: a scheduler that
-leaves something for the next forward (dear) is waited for there, in front of the layer that needs it. A turn is then --steps
-steps behind one that is not timed, and its figure is their mean, from where a forward may begin to where it may again: what
-is left for the next forward is waited for as often as it is left (tools/benches/contest/contestant_bench.hpp).
+With --forward-ms each step has a forward too, in which the process sleeps layer by layer, and steps follow each other. If a
+scheduler defers messages to the next forward (dear), each layer waits there for its gradient. A turn is then one step that
+is not timed and --steps timed steps, and its figure is their mean. The clock runs from the moment at which a forward may
+begin after the first step to the same moment after the last, so that every timed step has one wait for deferred messages
+(tools/benches/contest/contestant_bench.hpp).
 
-Choose --backward-ms and --link so that bytes take nearly as long as backward (200 ms and 300mbit for top-k 1 %): where they
-take much less, every schedule hides them; where they take much more, every schedule that begins early fills the link.
+Choose --backward-ms and --link so that bytes take nearly as long as backward (200 ms and 300mbit for top-k 1 %). If they
+take much less, every schedule hides them; if they take much more, every schedule that begins early fills the link.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ def plugin(contestant: str) -> Path:
 
 
 def scheme(kind: str, contestant: str) -> str:
-    """TOML of a contestant: a scheduler, with options behind colons as in dear:threshold_bytes=1048576.
-    Errors: ValueError where that is no option with a value."""
+    """TOML of a contestant: a scheduler, with options after colons as in dear:threshold_bytes=1048576.
+    ValueError if an option has no value."""
     name, *options = contestant.split(":")
     if any(not all(option.partition("=")) for option in options):
         raise ValueError(f"{contestant!r} is no scheduler, expected a name, or NAME:OPTION=VALUE like dear:threshold_bytes=1048576")
@@ -87,7 +88,7 @@ def scheme(kind: str, contestant: str) -> str:
 
 
 def gradients_file(words: str, folder: Path) -> Path:
-    """The file of that name; for COUNTxELEMENTS a new one in `folder`, of gradients that are equal and become ready evenly spaced."""
+    """The file of that name. For COUNTxELEMENTS: a new file in `folder`, with equal gradients that become ready at equal distances."""
     equal = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", words)
     if not equal:
         return Path(words)
@@ -98,7 +99,7 @@ def gradients_file(words: str, folder: Path) -> Path:
 
 
 def contestants(kind: str, schedulers: Sequence[str]) -> list[dict[str, Any]]:
-    """What the program is told of each."""
+    """The entry of each contestant in the file for the program."""
     return [{"name": name, "scheme": scheme(kind, name), "dense": kind == "dense"} for name in schedulers]
 
 
@@ -108,7 +109,7 @@ def per_round(rounds: Sequence[Sequence[float]]) -> list[float]:
 
 
 def ratios(rounds: Sequence[Sequence[float]], reference: Sequence[Sequence[float]]) -> list[float]:
-    """A ratio per round, against the reference in the same round. Errors: ValueError where the rounds are not as many."""
+    """A ratio per round, against the reference in that round. ValueError if the numbers of rounds differ."""
     return [mine / its for mine, its in zip(per_round(rounds), per_round(reference), strict=True)]
 
 
@@ -117,19 +118,19 @@ def spread(values: Sequence[float], digits: int) -> str:
 
 
 def half_spread(values: Sequence[float]) -> float:
-    """How far the median of such values may be off: two standard errors, as a share of it; 0 for one value."""
+    """Two standard errors of the median, as a share of the median; 0 for one value."""
     if len(values) < 2:
         return 0.0
     return 2 * 1.25 * statistics.stdev(values) / len(values) ** 0.5 / statistics.median(values)
 
 
 def floor_ms(moved_bytes: float, bits_per_s: float) -> float:
-    """What a rank's bytes take on its link at the least."""
+    """The least time of a rank's bytes on its link."""
     return moved_bytes * 8 / bits_per_s * 1e3
 
 
 def table(result: dict[str, Any], reference: str) -> list[tuple[str, ...]]:
-    """A row per scheduler below a heading. `reference` is the name that ratios are against."""
+    """A heading and a row per scheduler. Ratios are against the scheduler `reference`."""
     rows: list[tuple[str, ...]] = [
         ("scheduler", "buckets", "plans", "step ms", "predicted", "exposed ms", "encode", "exchange", "decode", f"step / {reference}", "+-")
     ]
@@ -152,12 +153,12 @@ def table(result: dict[str, Any], reference: str) -> list[tuple[str, ...]]:
 
 
 def off(predicted_ms: float, step_ms: float) -> str:
-    """What was predicted, and how far that is from what was measured."""
+    """The predicted time, and its distance from the measured time."""
     return f"{predicted_ms:.1f} ({predicted_ms / step_ms - 1:+.1%})"
 
 
 def predicted(kind: str, schedulers: Sequence[str], link: str, options: argparse.Namespace) -> dict[str, float]:
-    """Milliseconds of a step by scheduler, of `penstock plan`."""
+    """The milliseconds of a step by scheduler, computed by `penstock plan`."""
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.csv"
         model.write_text(resnet50_backward.profile(resnet50_backward.read(options.gradients), options.backward_ms, options.forward_ms))

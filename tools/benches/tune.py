@@ -1,9 +1,9 @@
 """Learning rates: every scheme's best of a small grid, searched with the simulations of tests/oracle.
 
-Each run trains four simulated ranks in one process and ends with the validation loss; a run that does not converge is
-the worst there is. Where the best rate is at an end of those tried, the next one beyond it is tried too. The best goes
-into tools/quickstart_job/tuned.toml, from which the main job and tools/bench convergence take it, with all that was
-tried. That file is written after every run: what it has is not run again, so a search that was stopped goes on.
+Each run trains four simulated ranks in one process and ends with the validation loss. A run that does not converge
+counts as the worst. If the best rate is the lowest or highest tried rate, the next rate beyond it is tried too. The
+best rate and all tried rates are written to tools/quickstart_job/tuned.toml; the main job and tools/bench convergence
+read this file. The file is written after every run. Runs in the file are not repeated, so a stopped search continues.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Search:
         return self.chosen.name
 
     def missing(self) -> list[float]:
-        """Rates to try now: those of the first grid, the middle ones first; then one beyond the better end."""
+        """Rates to try now: first the grid, from its middle outwards; then one rate beyond the better end."""
         left = [rate for rate in self.first if rate not in self.tried]
         if left:
             return sorted(left, key=lambda rate: abs(math.log(rate / math.sqrt(self.first[0] * self.first[-1]))))
@@ -68,11 +68,11 @@ class Search:
 
     @property
     def best(self) -> float:
-        """Between equal ones, and where nothing converges, the lowest rate."""
+        """The rate of the lowest loss. The lowest rate, if losses are equal or no run converges."""
         return min(self.tried, key=lambda rate: (self.tried[rate], rate))
 
     def facts(self) -> dict[str, Any]:
-        """What runs must share to be of one search."""
+        """Facts that are equal for all runs of one search."""
         optimizer = self.chosen.optimizer(self.setting.task)
         return {
             "optimizer": optimizer.kind,
@@ -89,7 +89,7 @@ class Search:
 
 
 def neighbour(rate: float, places: int) -> float:
-    """The rate so many places on in 0.001, 0.003, 0.01, 0.03 ..."""
+    """The rate `places` places after `rate` in the sequence 0.001, 0.003, 0.01, 0.03 ..."""
     place = round(2 * math.log10(rate)) + places
     return float(f"{1 if place % 2 == 0 else 3}e{place // 2}")
 
@@ -104,7 +104,7 @@ def read(file: Path) -> toml_text.Table:
 
 
 def tried_before(table: toml_text.Table, search: Search) -> dict[float, float]:
-    """What the file knows of the same search; anything else under that name is of another setting."""
+    """The results of this search in the file. Results under its name with another setting do not count."""
     entry = table.get(search.setting.task, {}).get(search.name, {})
     if any(entry.get(key) != fact for key, fact in search.facts().items()):
         return {}
@@ -112,7 +112,7 @@ def tried_before(table: toml_text.Table, search: Search) -> dict[float, float]:
 
 
 def record(file: Path, search: Search) -> None:
-    """Puts the search into the file, beside what others put there meanwhile."""
+    """Writes the search to the file and keeps entries that other processes have written meanwhile."""
     convergence.CACHE.mkdir(parents=True, exist_ok=True)
     with (convergence.CACHE / "tune.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -139,7 +139,7 @@ def run(chosen: Recipe, setting: convergence.Setting, seed: int, rate: float) ->
 
     def stop_if_gone(step: int, loss: float) -> None:
         first.append(loss)
-        if not loss <= GONE * first[0]:  # no number is not below anything either
+        if not loss <= GONE * first[0]:  # also true for NaN
             raise Diverged
 
     try:
@@ -150,7 +150,7 @@ def run(chosen: Recipe, setting: convergence.Setting, seed: int, rate: float) ->
 
 
 def trained_with(chosen: Recipe, kind: str | None) -> Recipe:
-    """The scheme with another optimizer than its own: AdamW, without its first beta where the memory has a momentum, or SGD without momentum."""
+    """The scheme with another optimizer: AdamW, without its first beta if the memory has a momentum, or SGD without momentum."""
     if kind is None:
         return chosen
     momentum = 0.9 if kind == "adamw" and not chosen.own_momentum else 0.0
@@ -162,7 +162,7 @@ def at_rate(chosen: Recipe, task: str, rate: float) -> Recipe:
 
 
 def twins(searches: Iterable[Search]) -> dict[str, list[Search]]:
-    """Searches by what they compute: schemes that differ in the schedule alone share their runs."""
+    """Searches grouped by simulation: schemes that differ only in the scheduler share their runs."""
     groups: dict[str, list[Search]] = {}
     for search in searches:
         key = convergence.simulated_key(at_rate(search.chosen, search.setting.task, 1.0), search.setting, search.seed)
@@ -171,7 +171,7 @@ def twins(searches: Iterable[Search]) -> dict[str, list[Search]]:
 
 
 def end_with_parent() -> None:
-    """In a worker: a run whose search was ended by a signal ends too, for nobody wants its result."""
+    """In a worker: ends the run if a signal has ended its search, because its result is not needed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -183,7 +183,7 @@ def end_with_parent() -> None:
 
 
 def tune(searches: Sequence[Search], file: Path, workers: int) -> None:
-    """Runs what is missing, several at a time; after each the file is up to date."""
+    """Makes the missing runs, several at a time, and updates the file after each run."""
     from tqdm import tqdm
 
     groups = twins(searches)
@@ -201,7 +201,7 @@ def tune(searches: Sequence[Search], file: Path, workers: int) -> None:
                 waiting[future] = (key, rate, time.monotonic())
 
         def settle(key: str) -> list[float]:
-            """Lets all of a group know what one knows; returns what is to be run."""
+            """Copies the results of each search to all searches of the group. Returns the rates that are missing."""
             known = {rate: bits for search in groups[key] for rate, bits in search.tried.items()}
             for search in groups[key]:
                 if search.tried != known:
@@ -233,7 +233,7 @@ def tune(searches: Sequence[Search], file: Path, workers: int) -> None:
 
 
 def table(searches: Sequence[Search]) -> str:
-    """The best rate of each scheme and all that were tried."""
+    """The best rate and all tried rates of each scheme."""
     lines = []
     for search in searches:
         tried = "  ".join(f"{rate:g}: {search.tried[rate]:.3f}" for rate in sorted(search.tried))

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checks the locks of the core by clang: who reads what a mutex guards, or calls what needs one held, holds it.
+"""Checks the locks of the core by clang: code that reads guarded data, or calls a function that needs a mutex, holds it.
 
-What is guarded by which mutex stands beside it (core/base/mutex.hpp). Each source of core/ is parsed with
--Wthread-safety, and nothing is compiled. The core has no other mutex than that one: a standard one is refused, for clang
-knows nothing of it.
+The declaration of guarded data names the mutex (core/base/mutex.hpp). Each source of core/ is parsed with
+-Wthread-safety, and nothing is compiled. The core uses no other mutex: a standard mutex is refused, because clang does
+not check it.
 
-Usage: tools/ci/check_locks.py [--root DIRECTORY] [--jobs N] [FILE...]. Prints what clang says and ends with 1 if it says
-anything.
+Usage: tools/ci/check_locks.py [--root DIRECTORY] [--jobs N] [FILE...]. Prints the messages of clang and ends with 1 if
+there are any.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ DEFINITIONS = ("TOML_HEADER_ONLY=1", "BOOST_DLL_USE_STD_FS", 'PENSTOCK_VERSION="
 
 BATCH = 16  # sources that are parsed together
 
-# Standard mutexes that stay: what makes ours, a parameter of a library, and one that guards no data and is recursive.
+# Standard mutexes that stay: in the implementation of Mutex, as a parameter of a library, and a recursive mutex that
+# guards no data.
 STANDARD = {"core/base/mutex.hpp", "core/trace/log.cpp", "core/plugin/loader.cpp"}
 _STANDARD = re.compile(r"\bstd::(mutex|condition_variable|lock_guard|unique_lock|scoped_lock|shared_mutex|recursive_mutex)\b")
 
 
 def is_checked(path: str) -> bool:
-    """Sources and headers of the core, tests apart: these know only what they made themselves."""
+    """Sources and headers of the core, without tests."""
     is_source = path.startswith("core/") and path.endswith((".cpp", ".hpp"))
     return is_source and not is_test(path) and not path.startswith("core/device/cuda/")
 
@@ -63,7 +64,7 @@ def batches(sources: list[str]) -> list[list[str]]:
 
 
 def parse(clang: str, root: Path, sources: list[str]) -> list[str]:
-    """What clang says of the sources; nothing where all is well."""
+    """The messages of clang about the sources; empty if there are none."""
     command = [clang, *FLAGS, *(f"-I{root / place}" for place in INCLUDES), *(f"-D{name}" for name in DEFINITIONS), "-xc++", "-"]
     text = "".join(f'#include "{path}"\n' for path in sources)
     done = subprocess.run(command, cwd=root, input=text, capture_output=True, text=True, check=False)
@@ -71,7 +72,7 @@ def parse(clang: str, root: Path, sources: list[str]) -> list[str]:
         return []
     if len(sources) == 1:
         return [done.stderr.strip() or f"{sources[0]}: {clang} ended with {done.returncode}"]
-    # Each alone: what is wrong may be that two of them do not go together.
+    # Each source alone, because the fault may be that two sources cannot be parsed together.
     return [text for path in sources for text in parse(clang, root, [path])]
 
 

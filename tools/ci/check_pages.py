@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Checks the Markdown pages of the repository, and the comments of its public headers.
 
-    plain      at most 8 places in 1000 words at which a reader has to go back (a short page may have one)
+    plain      at most 8 places in 1000 words at which a reader has to go back (a short page may have 1)
     width      lines of prose end at 100 columns; code, tables, links, headings and single long words may be longer
-    words      none of the words for which the field has another (WENT)
+        words      no word for which the field has another word (WENT)
     links      a link within the repository leads to a file, and its #anchor to a heading
     files      a source that a page names (`core/base/status.hpp`) is there
     index      docs/README.md leads to every page, directly or through other pages
@@ -39,7 +39,7 @@ NOT_YET: Collection[str] = ()
 # Pages with lines of more than 100 columns. The same rule.
 WIDE: Collection[str] = ()
 
-# Words that went, and the field's words in their place. What a program writes, code and tables may still have them.
+# Words that went, and the field's words in their place. The output of programs, code and tables may still have them.
 WENT: Mapping[str, str] = {
     "foretell": "predict",
     "foretells": "predicts",
@@ -91,7 +91,7 @@ def prose_of_header(text: str) -> str:
 
 
 def prose(text: str, name: str) -> str:
-    """What a reader reads: no code, no tables, no targets of links."""
+    """The text without code, tables and targets of links."""
     if not name.endswith(".md"):
         return prose_of_header(text)
     shown = _LINK.sub(lambda match: match[1], written_by_hand(text))
@@ -115,7 +115,7 @@ def is_plain(text: str, name: str) -> bool:
 
 
 def can_be_broken(line: str) -> bool:
-    """Whether there is a space in it besides those of links and of code."""
+    """Whether the line has a space outside links and code."""
     whole = _SPAN.sub("x", _LINK.sub("x", line))
     return " " in _LIST_MARK.sub("", whole).strip()
 
@@ -231,7 +231,7 @@ def all_files(root: Path) -> set[str]:
 
 
 def pages_among(files: Collection[str]) -> list[str]:
-    """The Markdown files; what lies in hidden folders is for the repository's host."""
+    """The Markdown files; hidden folders are for the repository's host."""
     return [path for path in sorted(files) if path.endswith(".md") and not path.startswith(".")]
 
 

@@ -3,9 +3,9 @@
 
     count_tests.py [--slowest N] [--ctest JUNIT GTEST_FOLDER] ... [--pytest JUNIT] ... [--step NAME STATUS] ...
 
-prints "PASSED FAILED SKIPPED", then one line per failed test and, indented, the end of what it said. A GoogleTest
-program counts with each of its tests where it left a report (GTEST_FOLDER/NAME.xml); one that died before it could
-write, or wrote what cannot be read, counts as one failed test. A step (a check, a build) counts as one test.
+prints "PASSED FAILED SKIPPED", then one line per failed test and, indented, the end of its output. If a GoogleTest
+program has left a report (GTEST_FOLDER/NAME.xml), each of its tests counts. If it has left no readable report, it counts
+as one failed test. A step (a check, a build) counts as one test.
 
 With --slowest it prints instead the N tests of the reports that took longest, a line each: seconds and name. A program
 of ctest is one test there.
@@ -51,7 +51,7 @@ def outcome_of(case: ElementTree.Element) -> str:
     if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
         return "failed"
     skipped = case.find("skipped")
-    # What ctest could not start was not left out on purpose.
+    # A program that ctest could not start is a failure.
     if skipped is not None and skipped.get("message", "").startswith("Unable to"):
         return "failed"
     if skipped is not None or case.get("status") in ("disabled", "notrun") or case.get("result") == "skipped":
@@ -60,7 +60,7 @@ def outcome_of(case: ElementTree.Element) -> str:
 
 
 def said_by(case: ElementTree.Element) -> str:
-    """What a failed test said: its failures, or its output where they are empty."""
+    """The text of a failed test: its failures, or its output if they are empty."""
     failures = [*case.iter("failure"), *case.iter("error")]
     said = "\n".join(one.text or one.get("message", "") for one in failures)
     return said.strip() or "\n".join(one.text or "" for one in case.iter("system-out"))

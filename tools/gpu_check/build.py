@@ -1,4 +1,4 @@
-"""The programs of the CUDA part: those that travel with a pack where they load and run, else built here."""
+"""The programs of the CUDA part: the programs of a pack if they load and run, else programs built here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def configured(folder: Path, name: str, repository: Path, machine: Machine, arch
 
 
 def compile_all(folder: Path, repository: Path, machine: Machine, architecture: str, until: float) -> str:
-    """Builds all in `folder`, where what was built before is kept. Why it did not, or not whole; empty where it did."""
+    """Builds all programs in `folder` and keeps earlier outputs. Returns the reason of a failure; empty if all were built."""
     missing = [tool for tool in ("cmake", "ninja", "c++") if not find(tool)] + ([] if machine.nvcc else ["nvcc"])
     if missing:
         return f"{', '.join(missing)}: not installed"
@@ -58,7 +58,7 @@ def compile_all(folder: Path, repository: Path, machine: Machine, architecture: 
 
 
 def take_away_stale(folder: Path) -> None:
-    """Where a build failed, what an earlier one left of other sources is not taken for it."""
+    """After a failed build removes outputs of earlier builds from other sources, so that they are not used."""
     for name in SOURCES:
         of_it = [path for path in (*(folder / one for one in PROGRAMS), *folder.glob("kernels/plugins/*.so")) if (folder / name) in path.parents]
         for path in of_it:
@@ -67,7 +67,7 @@ def take_away_stale(folder: Path) -> None:
 
 
 def unpacked(archive: Path, folder: Path) -> str:
-    """Why what came along is not in `folder`; empty where it is, from now or from an earlier call."""
+    """Unpacks an archive into `folder`, unless an earlier call has done it. Returns the reason of a failure; empty if there is none."""
     if not archive.is_file():
         return "none came along"
     name = hashlib.sha256(archive.read_bytes()).hexdigest()
@@ -120,7 +120,7 @@ def lay_out_runtime(folder: Path, repository: Path, programs: Path) -> str:
     library = repository / "build/release/lib"
     for path in (repository / RUNTIME, programs / TABLE, *library.glob("system/*")):
         shutil.copy2(path, folder)
-    # Those that work on devices, in the place of those that do not.
+    # Plugins with kernels for devices replace plugins without.
     for path in (*library.glob("penstock/plugins/*.so"), *(programs / "kernels/plugins").glob("*.so")):
         if path.name != TESTS_OWN:
             shutil.copy2(path, plugins)
@@ -128,7 +128,7 @@ def lay_out_runtime(folder: Path, repository: Path, programs: Path) -> str:
 
 
 def stamp(files: Sequence[Path], folders: Sequence[Path]) -> str:
-    """A name for all of these: what was found with other files does not count."""
+    """A name for the content of all these files. Results with other files do not count."""
     digest = hashlib.sha256()
     inside = [path for folder in folders for path in sorted(folder.rglob("*")) if path.suffix in (".so", ".py", ".toml", ".0", ".csv")]
     for path in (*files, *inside):

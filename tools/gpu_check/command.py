@@ -1,9 +1,10 @@
-"""Checks the CUDA part on the devices of this machine, part by part, and keeps what it found whenever it ends.
+"""Checks the CUDA part on the devices of this machine, part by part, and keeps its results whenever it ends.
 
-Every part is a process of its own with a limit of its own, or several; one that fails keeps no other from running. What was measured, and each
-goal with what was reached, goes into figures.json and, as a table for docs/performance.md, into figures.md; summary.txt has a line for
-each part and found.tgz what they said. They are written after every part and when it ends, by a signal too. A part that cannot run
-says "skipped" and why. The status is 1 where a part failed. A second call goes on: what ended well with the same files is not run again.
+Every part is one process or several, with a time limit. A part that fails does not stop other parts. The measured figures, and each goal
+with its figure, are written to figures.json and, as a table for docs/performance.md, to figures.md. summary.txt has a line for each part,
+and found.tgz has the output of the parts. These files are written after every part and at the end, also if a signal ends the command. A
+part that cannot run says "skipped" and why. The status is 1 if a part failed. A second call continues: it does not repeat parts that ended
+well with equal files.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 
 BEGIN = time.monotonic()
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-if __name__ == "__main__":  # a signal waits until there is somebody who keeps what was found
+if __name__ == "__main__":  # signals are blocked until results can be kept
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
 
 import argparse  # noqa: E402
@@ -30,7 +31,7 @@ from gpu_check.run import Run  # noqa: E402
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WORK = REPOSITORY / "build/gpu-check"
-KEEPING_S = 4.0  # for what is written last
+KEEPING_S = 4.0  # to write the last results
 
 
 def arguments() -> argparse.Namespace:

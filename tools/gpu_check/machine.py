@@ -1,4 +1,4 @@
-"""What this machine has of what the check needs. Each question has a time limit: a driver that hangs is an answer."""
+"""The facts of this machine that the check needs. Each question has a time limit; a driver that hangs is an answer too."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ASK_S, TORCH_S = 20, 90
 
 
 def said(*command: str, limit_s: float = ASK_S) -> str:
-    """What it prints; why it does not."""
+    """The output of the command, or the reason why there is none."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -46,7 +46,7 @@ def said(*command: str, limit_s: float = ASK_S) -> str:
 
 
 def find(tool: str, *folders: Path) -> str:
-    """On the search path or in one of `folders`; empty where it is not."""
+    """The path of a tool on the search path or in a folder of `folders`; empty if it is not there."""
     beside = [str(folder / tool) for folder in folders if os.access(folder / tool, os.X_OK)]
     return shutil.which(tool) or (beside[0] if beside else "")
 
@@ -78,7 +78,7 @@ class Machine:
     repository: Path
     nvcc: str = ""
     sanitizer: str = ""
-    python: str = ""  # one that has torch; empty: none has
+    python: str = ""  # a Python with torch; empty: there is none
     torch: dict[str, Any] = field(default_factory=dict)
     why_no_torch: str = "it was not asked for torch"
     driver: str | None = None
@@ -147,7 +147,7 @@ class Machine:
         return (told[0], told[1]) if isinstance(told, list) else None
 
     def why_no_device(self) -> str:
-        """For what works through torch."""
+        """The reason why torch cannot use a device; empty if it can."""
         if self.why_no_torch:
             return self.why_no_torch
         return "" if self.torch.get("available") else f"torch {self.torch.get('version')} finds no CUDA device"

@@ -1,4 +1,4 @@
-"""What gpu-check runs, in the order of what it is worth where time is short. A further part is an entry of PARTS."""
+"""The parts of gpu-check, the most valuable first, in case time is short. A further part is an entry of PARTS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpu_check.processes import Job
 SCRIPTS = "frontends/python/tests/scripts"
 BENCHES = "tools/benches/cuda"
 AT_ONCE = 6  # checks that share the device
-# The kernels' check by itself, part by part; those that are used most come first.
+# The parts of the check of the kernels; the kernels that are used most come first.
 CHECKS = (
     "selection", "sums", "low-rank", "signs", "stochastic", "pairs", "many together", "thresholds", "codes", "values", "rows", "factors",
     "orthogonalise", "one sign", "masking", "clipping", "steered", "dense", "refusals",
@@ -24,27 +24,28 @@ CHECKS = (
 
 @dataclass
 class Setting:
-    """Where parts run, and with what."""
+    """The folders, programs and machine of a run of parts."""
 
     repository: Path
     work: Path
     found: Path
     programs: Path
     machine: Machine
-    is_short: bool  # there is a limit over all
+    is_short: bool  # the whole run has a time limit
     why_no_runtime: str = ""
 
     def program(self, name: str) -> str:
         return str(self.programs / name)
 
     def ranks(self, count: int, script: str, *arguments: str) -> list[str]:
-        """The command that runs a script on so many ranks, over torch's gloo whatever MPI there is, by addresses of this machine:
-        it may not know its own name."""
+        """The command that runs a script on `count` ranks, over torch's gloo, so that no MPI is needed. It uses addresses of this
+        machine, because the machine may not know its own name."""
         launcher = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", str(count)]
         return [self.machine.python, *launcher, str(self.repository / SCRIPTS / "over_gloo.py"), str(self.repository / script), *arguments]
 
     def environment(self) -> dict[str, str]:
-        """Of ranks. The port is of those that no connection is given by itself, unlike the one behind torch's."""
+        """The environment of ranks. PENSTOCK_PORT is a port that the system gives to no connection by itself; the port after
+        torch's might be such a port."""
         runtime = self.work / "runtime"
         before = os.environ.get("LD_LIBRARY_PATH")
         return {
@@ -62,10 +63,10 @@ Jobs = Callable[[Setting, str], list[Job]]
 class Part:
     name: str
     what: str
-    jobs: Jobs  # of what is to be run, under the part's name
-    why_not: Callable[[Setting], str]  # empty where it can be run
+    jobs: Jobs  # makes the jobs, under the part's name
+    why_not: Callable[[Setting], str]  # empty if the part can run
     at_once: int = 1
-    may_be_cut: bool = False  # what it did not come to in time is no failure
+    may_be_cut: bool = False  # a part without time to end has not failed
 
 
 def nothing_missing(_: Setting) -> str:
@@ -73,7 +74,7 @@ def nothing_missing(_: Setting) -> str:
 
 
 def a_device(setting: Setting) -> str:
-    """What ranks on devices need."""
+    """The reason why ranks cannot run on devices, or an empty text."""
     return setting.machine.why_no_device() or setting.why_no_runtime
 
 
@@ -100,7 +101,7 @@ def code_to_look_at(setting: Setting) -> str:
 
 
 def program(cap_s: int, *names: str) -> Jobs:
-    """One of the programs that were built, handed others of them."""
+    """Runs a built program. Its arguments are other built programs."""
 
     def jobs(setting: Setting, name: str) -> list[Job]:
         return [Job(name, [setting.program(one) for one in names], cap_s, setting.found / f"{name}.txt")]
@@ -121,7 +122,7 @@ def fuses(setting: Setting, name: str) -> list[Job]:
 
 
 def figures(cap_s: int, make: Callable[[Setting], list[str]]) -> Jobs:
-    """A program whose last line of output is JSON; what else it says goes beside."""
+    """Runs a program whose last line of output is JSON. Its other output goes to a log."""
 
     def jobs(setting: Setting, name: str) -> list[Job]:
         return [Job(name, make(setting), cap_s, setting.found / f"{name}.json", setting.found / f"{name}.log", setting.environment())]
@@ -143,7 +144,7 @@ def torch_topk(setting: Setting) -> list[str]:
 
 
 def script(count: int, cap_s: int, path: str, *words: str, briefly: tuple[str, ...] = (), **environment: str) -> Jobs:
-    """On ranks; {found} in a word is the folder of what is found. `briefly`: further words where there is a limit over all."""
+    """Runs a script on ranks. {found} in a word stands for the folder of results. `briefly`: further words if the run has a time limit."""
 
     def jobs(setting: Setting, name: str) -> list[Job]:
         told = [word.format(found=setting.found) for word in (*words, *(briefly if setting.is_short else ()))]
@@ -159,7 +160,7 @@ def steps(count: int) -> Jobs:
 
 
 def checks(cap_s: int, *before: str) -> Jobs:
-    """The kernels' check, a process for each of its parts: what one spoils is its own."""
+    """The check of the kernels, a process for each part, so that a failed part spoils no other part."""
 
     def jobs(setting: Setting, name: str) -> list[Job]:
         short = ["--short"] if setting.is_short or before else []
@@ -175,7 +176,7 @@ OVER_NCCL = script(1, 120, METHODS, "--nccl", briefly=BRIEFLY)
 IN_HOSTS = script(2, 300, METHODS, "--nccl", "--route", "hierarchical", briefly=BRIEFLY)
 FIRST = f"{SCRIPTS}/first_step_on_device.py"
 SMALL = script(1, 60, f"{BENCHES}/small_step.py", "--output", "{found}/small_step.json")
-# The check asks for some errors of the API on purpose.
+# The check causes some errors of the API on purpose.
 MEMCHECK = ("SANITIZER", "--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", "9")
 RACECHECK = ("SANITIZER", "--tool", "racecheck", "--error-exitcode", "9")
 

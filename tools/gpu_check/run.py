@@ -1,4 +1,4 @@
-"""One run: what the machine has, the programs, the parts, and what is kept of them at every moment."""
+"""One run: the facts of the machine, the programs, the parts, and the files that are kept after every part."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Run:
         write(self.found / "machine.json", json.dumps(self.machine.told(), indent=1))
 
     def programs(self, anew: bool) -> Path:
-        """Where they are: those that came along, else built here."""
+        """The folder of the programs: prebuilt programs if they can be used, else programs built here."""
         came = self.work / "came"
         why_not_those = build.why_not_prebuilt(self.repository / build.PREBUILT, came, self.machine)
         why = "--build" if anew else why_not_those
@@ -111,7 +111,7 @@ class Run:
     # ---- parts ----
 
     def parts(self, chosen: Sequence[Part], anew: bool) -> None:
-        """Those that did not end well before; what failed or was cut then comes last."""
+        """Runs the parts that have not ended well in an earlier call. Parts that failed or were cut come last."""
         for part in sorted(chosen, key=lambda one: self.states.get(one.name) in (FAILED, CUT)):
             if self.states.get(part.name) == WELL and not anew:
                 self.say(f"{part.name}: {BEFORE} (--again runs it)")
@@ -161,7 +161,7 @@ class Run:
         self.failed = self.failed or how in (FAILED, CUT)
         self.say(f"{part.name}: {how}, {time.monotonic() - begin:.0f} s{'. ' if words else ''}{words}")
 
-    # ---- what is kept ----
+    # ---- files that are kept ----
 
     def keep(self) -> dict[str, Any]:
         if self.setting is not None:
@@ -181,7 +181,7 @@ class Run:
         return found
 
     def finish(self) -> None:
-        """Whatever was reached."""
+        """Ends the run at any point and keeps its results."""
         try:
             if self.current is not None:
                 with (self.found / f"{self.current.name}.txt").open("a") as text:
@@ -199,7 +199,7 @@ class Run:
 
 
 def of_one(ended: Ended, text: Path) -> tuple[str, str]:
-    """How a part of one program ended, and what is to be said of it."""
+    """The end of a part of one program, and a text about it."""
     if ended.how == NOT_REACHED:
         return NOT_REACHED, ""
     said = text_of(ended.job.output)
@@ -214,7 +214,7 @@ def of_one(ended: Ended, text: Path) -> tuple[str, str]:
 
 
 def line_of(part: Part, ended: Ended) -> str:
-    """Of one of several programs."""
+    """The line about one program of a part with several programs."""
     name, said = ended.job.name, text_of(ended.job.output)
     if ended.how == WELL:
         why = reason_to_skip(said)

@@ -1,6 +1,6 @@
-"""Hosts with a distance between them: a router of our own (router/), one process, carries their packets with a rate and a queue
-for each host's line and delay, jitter and loss for each way between two. The kernel's own means for that (netem) are not
-everywhere. Besides what hosts.py needs, it needs /dev/net/tun and a C++ compiler."""
+"""Hosts with a distance between them. A router of our own (router/), one process, carries their packets. Each host's line has a
+rate and a queue, and each way between two hosts has a delay, jitter and loss. We do not use netem of the kernel, because it is
+not everywhere. This module needs /dev/net/tun and a C++ compiler, and the requirements of hosts.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .hosts import FOLDER, Hosts, HostsError, link_rate
 
 TUN = Path("/dev/net/tun")
 BUILT = FOLDER.parents[1] / "build/hosts"
-QUEUE_S = 0.1  # of its rate, what a host's line lets wait: a home router's
+QUEUE_S = 0.1  # the queue of a host's line in seconds of its rate, as in a home router
 SMALLEST_QUEUE = 32_000
 
 
@@ -30,7 +30,7 @@ class Way:
 
 @dataclass(frozen=True)
 class RouterReport:
-    """What the router did since it was asked last. It is late when it hands a packet on after its time."""
+    """The work of the router since the last report. The router is late if it hands a packet on after its time."""
 
     delivered: int
     lost: int  # on the way
@@ -67,9 +67,9 @@ def router() -> Path:
 
 
 class FarHosts(Hosts):
-    """`count` hosts with lines of `rate` each way, and the same `way` between any two in both directions; which packets are
-    lost depends on `seed`. `control`: of TCP's congestion, as Linux names it. Use as a context manager.
-    Errors: HostsError, also where this machine is too slow for such rates."""
+    """`count` hosts with lines of `rate` each way, and an equal `way` between any two hosts in both directions. The lost packets
+    depend on `seed`. `control` is TCP's congestion control, by its name in Linux. Use as a context manager.
+    HostsError, also if this machine is too slow for such rates."""
 
     def __init__(self, count: int, rate: str, way: Way, seed: int = 1, control: str = "cubic", ranks_per_host: int = 1) -> None:
         super().__init__(count, rate, ranks_per_host)
@@ -88,19 +88,19 @@ class FarHosts(Hosts):
                 self.set_way(host, other, self.way)
 
     def _tell(self, *words: object) -> str:
-        """The router's answer. Errors: HostsError with what it said against it."""
+        """Sends words to the router and returns its answer. HostsError with the router's message if it refuses."""
         assert self._holder is not None and self._holder.stdin is not None and self._holder.stdout is not None
         try:
             os.write(self._holder.stdin.fileno(), (" ".join(map(str, words)) + "\n").encode())
         except BrokenPipeError:
-            pass  # what it said last says why
+            pass  # the last answer of the router says why
         answer = self._holder.stdout.readline().strip()
         if answer != "ok" and not answer.startswith("report "):
             raise HostsError(answer or f"the router between the hosts has ended with status {self._holder.wait()}")
         return answer
 
     def set_line(self, host: int, rate: str, limit_bytes: int | None = None) -> None:
-        """The rate of a host's line, both directions, and how much may wait before each; else what comes in 100 ms."""
+        """Sets the rate of a host's line in both directions, and the size of their queues; by default 100 ms of the rate."""
         bits_per_s = link_rate(rate)
         self._tell("line", host, bits_per_s, limit_bytes or max(SMALLEST_QUEUE, round(bits_per_s / 8 * QUEUE_S)))
 

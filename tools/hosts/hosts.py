@@ -19,7 +19,7 @@ from typing import Any
 
 SUBNET = "10.210.0"
 FOLDER = Path(__file__).resolve().parent
-NAMES = Path("/run/netns")  # where `ip netns` keeps names; every use mounts one of its own there
+NAMES = Path("/run/netns")  # here `ip netns` keeps names; every use mounts a folder of its own
 HOSTFILE = NAMES / "penstock/hosts"  # inside
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kmgt]i?)?(bit|bps)", re.IGNORECASE)
@@ -57,8 +57,8 @@ class Hosts:
 
     def __init__(self, count: int, rate: str, ranks_per_host: int = 1) -> None:
         self.count, self.rate, self.ranks_per_host = count, rate, ranks_per_host
-        # What a link lets through at once: 2 ms of its rate, so that a small message pays for its bytes too, but no less
-        # than a timer needs.
+        # The burst of a link: 2 ms of its rate, so that a small message takes time for its bytes too, but at least as much
+        # as a timer needs.
         self.burst_bytes = max(32_000, round(link_rate(rate) / 8 * 2e-3))
         self._holder: subprocess.Popen[str] | None = None
         self._made_names = False
@@ -106,33 +106,33 @@ class Hosts:
         return ["nsenter", "--target", str(holder), f"--pid=/proc/{holder}/ns/pid_for_children", "--mount", "--net", "--"]
 
     def cut(self, host: int) -> None:
-        """Takes the host's link out of the bridge: what is sent is lost in silence, and no end is told."""
+        """Takes the host's link out of the bridge: packets are lost, and neither end gets an error."""
         subprocess.run([*self._inside(), "ip", "-n", "switch", "link", "set", f"port{host}", "nomaster"], check=True)
 
     def restore(self, host: int) -> None:
         subprocess.run([*self._inside(), "ip", "-n", "switch", "link", "set", f"port{host}", "master", "bridge0"], check=True)
 
     def settings(self) -> dict[str, str]:
-        """Variables that such links want; the caller's own go before."""
+        """Variables for such links. The caller's variables take precedence."""
         return {}
 
     def told(self) -> str:
-        """How the links themselves have fared, where there is something to tell; empty where the kernel alone carries packets."""
+        """A report about the links; empty if the kernel alone carries packets."""
         return ""
 
     def forbid_udp(self, host: int) -> None:
-        """As a firewall may: datagrams of this host are thrown away."""
+        """Throws the datagrams of this host away, like a firewall."""
         subprocess.run([*self._inside(), "ip", "-n", f"h{host}", "rule", "add", "ipproto", "udp", "blackhole"], check=True)
 
     def start(self, command: Sequence[str | Path], host: int = 0, **options: Any) -> subprocess.Popen[Any]:
-        """Starts `command` on one of the hosts; `options` are Popen's."""
+        """Starts `command` on a host. `options` are arguments of Popen."""
         folder = shlex.quote(str(options.pop("cwd", None) or os.getcwd()))  # entering leads to the root
         options["env"] = {**self.settings(), **(options.get("env") or os.environ)}
         line = [*self._inside(), str(FOLDER / "enter.sh"), f"{SUBNET}.{10 + host}", f"cd {folder} && exec {shlex.join(map(str, command))}"]
         return subprocess.Popen(line, **options)
 
     def environment(self) -> dict[str, str]:
-        """What makes mpirun, started on a host with `--hostfile HOSTFILE`, start its ranks over these links."""
+        """Variables with which mpirun, started on a host with `--hostfile HOSTFILE`, starts its ranks over these links."""
         network = f"{SUBNET}.0/24"
         settings = {
             "plm_rsh_agent": str(FOLDER / "enter.sh"),
@@ -151,7 +151,7 @@ class Hosts:
     def mpirun(
         self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None, timeout_s: float = 300.0
     ) -> str:
-        """Runs as many ranks per host as it is for, and returns what was printed. Errors: RuntimeError with the end of the output."""
+        """Runs `ranks_per_host` ranks per host and returns their output. RuntimeError, with the end of the output, if they fail."""
         line = ["mpirun", "-np", str(self.count * self.ranks_per_host), "--hostfile", HOSTFILE, *command]
         job = self.start(
             line,
@@ -171,7 +171,7 @@ class Hosts:
     def __exit__(self, *_: object) -> None:
         if self._holder is not None:
             assert self._holder.stdin is not None and self._holder.stdout is not None
-            self._holder.stdin.close()  # the holder's end, and with it that of all that runs there
+            self._holder.stdin.close()  # ends the holder, and with it all processes there
             self._holder.wait()
             self._holder.stdout.close()
             self._holder = None

@@ -1,4 +1,4 @@
-"""Tests of `penstock run`: what ranks say, how a run ends, and what becomes of ranks that do not end by themselves."""
+"""Tests of `penstock run`: the output of ranks, the end of a run, and ranks that do not end by themselves."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ from command_test import BUILD, COMMAND, ROOT, needs_mpirun, penstock
 pytestmark = needs_mpirun
 
 RANK = "$OMPI_COMM_WORLD_RANK"
-# Far beyond what a run that has to be ended may take, on a machine that does other things too.
+# Far longer than the end of a run may take, also on a busy machine.
 SOON = 60
 
 
@@ -177,7 +177,7 @@ def wait_for_files(*files):
 
 
 def test_signals_of_users_go_to_the_program_of_every_rank(tmp_path):
-    """Slurm asks for a checkpoint by one of them; the run goes on."""
+    """Slurm asks for a checkpoint by such a signal, and the run continues."""
     program = tmp_path / "program.py"
     program.write_text(NOTES_SIGNALS)
     run = begun(2, sys.executable, program, tmp_path)
@@ -263,7 +263,7 @@ def test_a_rank_killed_with_its_shell_is_no_success():
 
 
 def test_a_program_cannot_forge_a_report():
-    # No variable holds the token, and what looks like a report without it is only a line.
+    # No variable has the token, and a line that looks like a report but has no token is an ordinary line.
     script = (f"env | grep -cE 'penstock-run-[0-9a-f]{{32}}'; echo 'penstock-run ends 1 0' >&2; "
               f"echo 'penstock: this rank ended with status 9 (rank 0)' >&2; [ {RANK} = 0 ] || exit 5")
     ran = run(2, script)
@@ -309,7 +309,7 @@ def test_ctrl_c_at_a_terminal_ends_all_ranks(tmp_path):
     assert_all_end(tmp_path, 2)
 
 
-# ---- what ranks find around them ----
+# ---- the environment of ranks ----
 
 
 def test_ranks_on_other_hosts_get_the_variables_that_they_need(tmp_path):

@@ -1,4 +1,4 @@
-"""One scheme's run as rank 0 tells it, and what follows from it: times, ratios, when which loss was reached."""
+"""The run of one scheme as rank 0 reports it, and figures from it: times, ratios, and the step at which a loss was reached."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-TARGET_SHARE = 0.8  # the loss that is waited for is the one that dense has after this share of its steps
-WINDOW_SHARE = 0.05  # of the steps: a loss is the mean over so many batches, for a single one says little
+TARGET_SHARE = 0.8  # the target loss is the loss of dense after this share of its steps
+WINDOW_SHARE = 0.05  # of the steps: a loss is the mean over so many batches, because the loss of a single batch varies much
 
 
 @dataclass
 class Result:
-    """One scheme's run. Bytes are those of rank 0 and one step."""
+    """The run of one scheme. Bytes are the bytes of rank 0 in one step."""
 
     name: str
     label: str
     optimizer: str
-    dense: bool  # gradients travelled as they are
+    dense: bool  # gradients travelled uncompressed
     steps: int  # after which `bits` and `accuracy` were taken; training may have gone on
     bits: float  # validation loss in bits per target
     accuracy: float
     payload_bytes_per_step: float  # handed to the transport
-    moved_bytes_per_step: float  # sent to other ranks, as often as they left
-    dense_moved_bytes_per_step: float  # what all-reduces of the gradients would have sent
+    moved_bytes_per_step: float  # sent to other ranks, counted each time they left
+    dense_moved_bytes_per_step: float  # bytes that all-reduces of the gradients would have sent
     gradient_bytes_per_step: float  # uncompressed
     step_ms: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)  # mean over ranks, nats
-    replicas_equal: bool = True  # all ranks ended with the same bits
+    replicas_equal: bool = True  # all ranks ended with equal bits
 
     @property
     def median_step_ms(self) -> float:
@@ -60,7 +60,7 @@ def smoothed(values: Sequence[float], count: int) -> list[float]:
 def steps_until(losses: Sequence[float], target: float, count: int) -> int | None:
     """Steps after which the mean of the last `count` losses was first at most `target`; none if it never was."""
     for end, loss in enumerate(smoothed(losses, count)):
-        if end + 1 >= count and loss <= target * (1 + 1e-12):  # sums of the same losses may differ in a last bit
+        if end + 1 >= count and loss <= target * (1 + 1e-12):  # sums of equal losses may differ in the last bit
             return end + 1
     return None
 

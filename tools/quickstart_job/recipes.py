@@ -1,7 +1,7 @@
 """The schemes of the job: which file of conf/, which keys differ from the published setting, and the optimizer.
 
 The files in conf/ carry the settings of the papers, which are made for models a hundred times larger; a density of
-0.1 % of a bias of 128 would be one entry. What is replaced here is what the job says on its last table.
+0.1 % of a bias of 128 would be one entry. The last table of the job lists the settings that are replaced here.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Recipe:
     label: str
     changes: dict[str, Any] = field(default_factory=dict)
     without: tuple[str, ...] = ()  # top-level tables left out
-    votes: bool = False  # what arrives has no size, so that SGD's rate is the step
+    votes: bool = False  # results are signs without a size, so the rate of SGD is the step
     own_momentum: bool = False  # in the scheme's memory: the optimizer has none
     fixed: Optimizer | None = None  # in place of the tuned one
 
     def optimizer(self, task: str) -> Optimizer:
-        """What trains it: AdamW, or SGD without momentum for votes, at the best rate known for the task."""
+        """The optimizer of the training: AdamW, or SGD without momentum for votes, at the best known rate for the task."""
         if self.fixed is not None:
             return self.fixed
         kind, momentum = ("sgd", 0.0) if self.votes else ("adamw", 0.0 if self.own_momentum else 0.9)
@@ -38,7 +38,7 @@ class Recipe:
 
     @property
     def setting(self) -> str:
-        """What differs from the file in conf/, in words."""
+        """The differences from the file in conf/, in words."""
         words = [f"{key.split('.')[-1]} = {value}" for key, value in self.changes.items()]
         return ", ".join(words + [f"without [[{table}]]" for table in self.without]) or "as published"
 
@@ -162,8 +162,8 @@ def recipe(name: str) -> Recipe:
 
 
 def recipe_of_file(path: Path) -> Recipe:
-    """One scheme from a file of the user's, as it stands. The optimizer of the recipe where the file is one of conf/;
-    else what its memory and its compressor ask for, at a middle rate."""
+    """The unchanged scheme of a user's file. If the file is in conf/, the recipe's optimizer; else an optimizer that fits
+    its memory and its compressor, at a middle rate."""
     for known in _RECIPES:
         if known.file == path.resolve():
             return replace(known, file=path, label=path.stem, changes={}, without=())

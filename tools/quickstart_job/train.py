@@ -1,4 +1,4 @@
-"""The training job: run by every rank. Each scheme trains the same model from the same weights on the same data.
+"""The training job: run by every rank. All schemes train one model, from equal weights on equal data.
 
     mpirun -np 4 python -m quickstart_job.train --task text --schemes s-sgd,dgc --steps 200 --out build/quickstart
 
@@ -37,7 +37,7 @@ def fingerprint(model: nn.Module) -> str:
 
 
 class Training:
-    """One scheme at work on this rank. Every rank gets the same losses; times and bytes are its own."""
+    """The training of one scheme on this rank. Losses are equal on every rank; times and bytes are those of this rank."""
 
     def __init__(self, task: Task, chosen: Recipe, scheme: str | None, seed: int) -> None:
         """`scheme`: none for the runtime's own."""
@@ -80,7 +80,7 @@ class Training:
         return self.task.evaluate(self.model) if hvd.rank() == 0 else {"bits": 0.0, "accuracy": 0.0}
 
     def result(self, steps: int, validation: dict[str, float]) -> Result:
-        """What there is to tell; the training is over."""
+        """Ends the training and returns its result."""
         self.optimizer.flush()
         counters, taken = self.counters(), len(self.step_ms)
         self.optimizer.close()
@@ -103,8 +103,8 @@ class Training:
 
 
 def train_all(options: argparse.Namespace, task: Task, recipes: Sequence[Recipe]) -> list[Result]:
-    """Every scheme for as many steps; then on, up to --most-steps, until it has the loss that the first dense one has at
-    80 % of its steps."""
+    """Trains every scheme for --steps steps. Then each scheme continues, up to --most-steps, until it has reached the loss of the
+    first dense scheme after 80 % of its steps."""
     style = options.progress if hvd.rank() == 0 else "none"
     time_left = TimeLeft(len(recipes), options.steps)
     count, chunk = window(options.steps), max(1, options.steps // 20)
@@ -154,7 +154,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def chosen_recipes(options: argparse.Namespace) -> list[Recipe]:
-    """What is trained, in its order. Errors: ValueError."""
+    """The schemes to train, in their order. ValueError if a name is wrong."""
     names = options.schemes if options.schemes is not None else "" if options.config else ",".join(QUICKSTART)
     recipes = [recipe(name) for name in names.split(",") if name]
     if options.config is not None:

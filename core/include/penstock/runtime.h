@@ -266,13 +266,13 @@ enum {
 
 /* Reports that the optimizer of the parameters of `gradients` [n_gradients] (indices of the set, copied) is at `moment`. The
  * optimizer applies the results that these gradients hold at BEGINS, and the results of a backward between BEGINS and ENDS (a
- * closure). `gone` [n_gradients] (null: none): gone[i] is not 0 if gradients[i] does not hold its result at BEGINS, or at ENDS
- * after a backward in between, because the result never got there or was thrown away. */
+ * closure). `gone` [n_gradients] (null: no result is gone): gone[i] is not 0 if gradients[i] does not hold its result at this
+ * moment. The result never got there, or it was thrown away. At ENDS this counts only after a backward since BEGINS. */
 PENSTOCK_API penstock_status* penstock_optimizer_step(penstock_set* set, const uint64_t* gradients, const uint8_t* gone,
                                                       uint64_t n_gradients, uint32_t moment);
 /* Reports lost results when the next backward comes, or at the end, if no optimizer has stepped since the results came:
  * gone[i] [n_gradients] is not 0 if gradient i no longer holds its result (null, another tensor, zeroed). The report counts
- * only for gradients whose optimizer is known, outside the optimizer's step. */
+ * for a gradient only if its optimizer is known, and not between BEGINS and ENDS of this optimizer. */
 PENSTOCK_API penstock_status* penstock_results_gone(penstock_set* set, const uint8_t* gone, uint64_t n_gradients);
 /* Sets *open to 1 if a step has begun and the calls above do not decide the fate of some gradient: the frontend must then
  * inspect its gradients and call penstock_results_gone. 0: there is nothing to inspect. */
@@ -284,7 +284,8 @@ enum {
   PENSTOCK_STEP_APPLIED = 1,
   PENSTOCK_STEP_AS_SEEN = 2 /* decided from penstock_optimizer_step and penstock_results_gone: forgotten if an optimizer left its
                                step out, or the result is gone without a step; applied if an optimizer has stepped, or if the
-                               result is still there. Before its optimizer was seen: applied if no bucket was void. */
+                               result is still there. As long as no optimizer of a gradient was seen, the gradient counts as
+                               applied if no bucket of the step was void. */
 };
 
 /* Ends the step as `outcome` says, after it has waited for results that no wait has returned. Switches and new plans happen

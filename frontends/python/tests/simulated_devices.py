@@ -2,10 +2,11 @@
 no tensor of CUDA here.
 
 A folder of its own holds the runtime and, under the name of the CUDA part, the simulated devices,
-so that the runtime really declares, copies and waits. torch's tensors are laid over the devices'
-memory: torch takes them for its own, and whoever reads or writes one from the host ends the program
-with a sentence. What torch would know of devices is told by functions in the place of those of
-penstock.torch.devices; everything else is what users run.
+so that the runtime really declares, copies and waits. torch's tensors lie over the memory of the
+devices, and torch takes them for tensors of the CPU. If code reads or writes such a tensor from the
+host, the program ends with a message. Functions of this module replace the functions of
+penstock.torch.devices, because torch does not know these devices. All other code is the code that
+users run.
 """
 
 from __future__ import annotations
@@ -128,22 +129,22 @@ class SimulatedDevice:
         self._lose(0, 719)
 
     def waits(self) -> int:
-        """How often any thread of this process has waited for the device."""
+        """The number of times that a thread of this process has waited for the device."""
         found = self._waits()
         return sum(getattr(found, name) for name, _ in _Waits._fields_)
 
     def queued(self) -> int:
-        """Work of all streams that has not run, waits for other streams among it."""
+        """The amount of work in all streams that has not run. Waits for other streams count too."""
         return self._queued()
 
     # ---- streams ----
 
     def stream(self) -> int:
-        """A new one, which keeps no order with others."""
+        """A new stream, which has no order with other streams."""
         return self._made(self._table.stream_create, 0)
 
     def wait(self, stream: int, other: int) -> None:
-        """What is queued on `stream` from now on waits for what is queued on `other`."""
+        """Makes later work on `stream` wait for the present work on `other`."""
         event = c_void_p()
         self._call(self._table.event_create, byref(event))
         self._call(self._table.event_record, event, other)
@@ -161,14 +162,14 @@ class SimulatedDevice:
     # ---- memory ----
 
     def tensor(self, shape: Sequence[int], address: int = 0) -> torch.Tensor:
-        """float32 in memory of the device, which the host must not touch; without `address` in
-        memory of its own."""
+        """A float32 tensor in memory of the device, which the host must not touch. `address` 0: in
+        new memory."""
         address = address or self.memory(shape)
         held = (ctypes.c_float * math.prod(shape)).from_address(address)
         return torch.frombuffer(held, dtype=torch.float32).view(*shape)
 
     def memory(self, shape: Sequence[int]) -> int:
-        """The address of memory of the device for float32."""
+        """The address of new memory of the device for a float32 tensor."""
         n_bytes = 4 * math.prod(shape)
         address = self._made(self._table.allocate, n_bytes)
         self._begins[address] = n_bytes
@@ -179,14 +180,14 @@ class SimulatedDevice:
         return any(begin <= address < begin + size for begin, size in self._begins.items())
 
     def write(self, address: int, values: torch.Tensor) -> None:
-        """Queues a copy of `values` on the current stream: they are there when the device comes to
-        it, which it does as late as it can."""
+        """Queues a copy of `values` on the current stream. The device makes the copy as late as it
+        can."""
         pinned = self._made(self._table.host_allocate, 4 * values.numel())
         ctypes.memmove(pinned, values.contiguous().data_ptr(), 4 * values.numel())
         self._call(self._table.copy_to_device, address, pinned, 4 * values.numel(), self.current)
 
     def read(self, address: int, shape: Sequence[int]) -> torch.Tensor:
-        """What work on the current stream sees there. Waits."""
+        """The values at this address after the work on the current stream. Waits for this work."""
         n_bytes = 4 * math.prod(shape)
         pinned = self._made(self._table.host_allocate, n_bytes)
         self._call(self._table.copy_to_host, pinned, address, n_bytes, self.current)

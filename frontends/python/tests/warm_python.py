@@ -1,8 +1,9 @@
-"""The warm python: an executable that runs what `python` would, with torch imported already.
+"""The warm python: an executable that runs programs like `python`, with torch imported already.
 
 A rank takes two seconds of a core to import torch, longer than most tests last. The folder warm/
-says how it works. Where a fresh interpreter is what is tested, take sys.executable; with
-TEST_FRONTEND_PYTHON=real every process is one, which tells whether a failure is the warm one's.
+says how it works. A test of a fresh interpreter takes sys.executable. With
+TEST_FRONTEND_PYTHON=real every process is a fresh interpreter, so you can see whether the warm
+python causes a failure.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from pathlib import Path
 
 WARM = Path(__file__).resolve().parent / "warm"
 
-# Those after torch are what it imports when it is first used, some 0.5 s each. penstock is not
-# among them: it reads the environment when it is imported.
+# torch imports the modules after it at their first use, some 0.5 s each. penstock is not in this
+# list, because it reads the environment when it is imported.
 MODULES = ("torch", "numpy", "torch.distributed.run", "torch.distributed.fsdp", "torch._dynamo")
 
-# What the server runs. become() must be the last: it clears the module in which this stands.
+# The program of the server. become() must be the last call, because it clears this module.
 SERVE = f"""
 import os, sys
 sys.path[0] = {str(WARM)!r}
@@ -73,7 +74,7 @@ def start(modules: Sequence[str]) -> str:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """Where this process is killed, the end of its pipe does the same."""
+    """Ends the server. If this process is killed, the closed pipe ends the server too."""
     assert server.stdin is not None
     server.stdin.close()
     server.wait()

@@ -84,8 +84,8 @@ typedef struct penstock_compressor_need {
                               bucket */
   uint64_t part_alignment; /* in elements: the item may be cut at multiples of this number; 0: it
                               must not be cut */
-  uint32_t period;         /* number of phases of this method: 1, or 2 for ACP-SGD; equal for all
-                              items */
+  uint32_t period;         /* number of phases of this method: 1, or for example 2 for ACP-SGD;
+                              equal for all items */
   uint32_t scope;          /* PENSTOCK_SCOPE_*; BUCKET: encode chooses across all items of the
                               call */
   uint32_t flags;
@@ -93,7 +93,8 @@ typedef struct penstock_compressor_need {
 } penstock_compressor_need;
 
 enum {
-  PENSTOCK_DECODE_FIRST = 1u << 0, /* in the last round: decode clears `out` before it adds */
+  PENSTOCK_DECODE_FIRST = 1u << 0, /* the first call of this round; in the last round decode then
+                                      clears `out` before it adds */
   PENSTOCK_DECODE_LAST = 1u << 1,  /* no further payloads of this round follow: decode finishes the
                                       round */
   PENSTOCK_DECODE_OWN = 1u << 2    /* decode writes this rank's own payload into `out`, and must

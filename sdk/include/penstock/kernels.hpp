@@ -1,5 +1,6 @@
-// Kernels of devices that a plugin was linked with (penstock_add_plugin, ON_DEVICES) are loaded at
-// a plan: there it hears of the device, and no step waits for it yet (kernels/cuda/loading.hpp).
+// Loads the device kernels that a plugin was linked with (penstock_add_plugin, ON_DEVICES). This
+// happens in plan, because the plugin learns the device there, and no step waits yet for work of
+// the device (kernels/cuda/loading.hpp).
 #pragma once
 
 #include <penstock/item.h>
@@ -7,7 +8,7 @@
 
 namespace penstock::kernels::cuda {
 
-// Null in a plugin without.
+// Null in a plugin that was not linked with device kernels.
 [[gnu::weak, gnu::visibility("hidden")]] int32_t load_kernels(int32_t device,
                                                               const char** why) noexcept;
 

@@ -128,10 +128,11 @@ typedef struct penstock_memory {
   penstock_status* (*finish)(void* instance, const penstock_exec* exec, const penstock_step* step,
                              const penstock_item* const* items, uint64_t n_items);
 
-  /* [control] May be null if the memory keeps no mass. Adds all mass kept for the item to `out` and
-   * sets the mass to zero. The core calls it between two steps, also after a resize, if a new plan
-   * has another memory for the item, a compressor that loses nothing, or another rank that keeps
-   * the mass. */
+  /* [control], but on the engine's thread, while the application's thread waits. May be null if the
+   * memory keeps no mass. Adds all mass kept for the item to `out` and sets the mass to zero. The
+   * core calls it between two steps if a new plan gives the item another memory or a compressor
+   * that loses nothing, or if another rank keeps the mass from then on. The new plan may come from
+   * a resize. */
   penstock_status* (*drain)(void* instance, const penstock_exec* exec, const penstock_item* const* items,
                             uint64_t n_items);
 

@@ -85,8 +85,9 @@ typedef struct penstock_model {
   uint64_t n_gradients;
   const uint64_t* order; /* [n_gradients]: gradient indices in the order in which backward produces
                             the gradients. It is measured once MODEL_MEASURED is set; before, it is
-                            the reverse of the order of registration. If the frontend gave buckets
-                            after the first step, it is the order of the step before that */
+                            the reverse of the order of registration. If the frontend gives buckets
+                            after the first step, it is the order of the last step before that
+                            call */
   const penstock_link* const* links; /* [n_links]: one line per measured level, for all-reduces of
                                         any size; empty until levels are measured */
   uint64_t n_links;
@@ -157,8 +158,8 @@ typedef struct penstock_bucket {
 } penstock_bucket;
 
 /* The sink that a scheduler writes its plan into. Each call copies its arguments. Within a phase
- * buckets are numbered in order of addition, which is also their order of priority. If a
- * phase has no bucket with a gradient, the memory only compensates this gradient in that phase. */
+ * buckets are numbered in order of addition, which is also their order of priority. If a gradient
+ * lies in no bucket of a phase, the memory only compensates this gradient in that phase. */
 typedef struct penstock_plan_sink {
   uint64_t struct_size;
   void* context;

@@ -1,8 +1,8 @@
-"""What steps do on a CUDA device, read out of the events that torch.profiler writes as a Chrome trace. Pure: events in, figures out.
+"""The work of steps on a CUDA device, from the events that torch.profiler writes as a Chrome trace. Pure: events in, figures out.
 
-An event is a dictionary with name, cat, ts and dur in microseconds, and in args a stream where the device did it and a
-correlation that work and the call that queued it have in common. Steps are marked by record_function(STEP): only what lies in
-between counts, for the profiler itself waits for the device at its end.
+An event is a dictionary with name, cat, ts and dur in microseconds. For work of the device, args has a stream. Work and the call
+that queued it have an equal correlation. Steps are marked by record_function(STEP). Only events within steps count, because the
+profiler itself waits for the device at its end.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class StepFigures:
 
 
 def call_name(event: Event) -> str:
-    """Without the version that CUPTI puts behind some: cudaMemcpy_v3020, cuMemAlloc_v2, cudaMemcpyAsync_ptsz."""
+    """The name without the version that CUPTI adds to some names: cudaMemcpy_v3020, cuMemAlloc_v2, cudaMemcpyAsync_ptsz."""
     return re.sub(r"(_v\d+|_ptsz|_ptds)+$", "", event["name"])
 
 
 def kernel_name(event: Event) -> str:
-    """Without return type, namespaces and parameters; what a template is made with stays."""
+    """The name without return type, namespaces and parameters, but with template arguments."""
     name = re.sub(r"\w+::|\(anonymous namespace\)::|^void ", "", event["name"])
     return re.sub(r"\((?!\w+\)\d).*", "", name)  # and a number's type within a template stays
 
@@ -111,7 +111,7 @@ def place(event: Event) -> tuple[Any, Any]:
 
 
 class Sorted:
-    """The events between the first step's begin and the last one's end, by what they are."""
+    """The events from the begin of the first step to the end of the last step, by kind."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         timed = [event for event in events if event.get("ph", "X") == "X"]
@@ -123,13 +123,13 @@ class Sorted:
         for step in steps:
             begin, end = min(begin, step["ts"]), max(end, interval(step)[1])
         self.calls = [one for one in timed if one.get("cat") in CALLS and begin <= one["ts"] <= end]
-        # What the device does for a step may lie behind the host's end of it, and nothing else is queued there.
+        # Work of the device for a step may come after the end of the step on the host. No other work is queued there.
         on_device = [one for one in timed if one.get("cat") in ("kernel", *COPIES) and one["ts"] >= begin]
         kernels = [one for one in on_device if one["cat"] == "kernel"]
         self.ours = [one for one in kernels if OURS in one["name"]]
         messages = [one for one in kernels if one["name"].startswith(MESSAGES)]
         self.compute = [one for one in kernels if OURS not in one["name"] and not one["name"].startswith(MESSAGES)]
-        # Copies on a stream of the program's own are the program's.
+        # Copies on a stream of the program belong to the program.
         computing = {place(one) for one in self.compute}
         self.copies = [one for one in on_device if one["cat"] in COPIES and place(one) not in computing]
         self.exchange = [*self.ours, *messages, *self.copies]
@@ -137,7 +137,8 @@ class Sorted:
 
 
 def why_calls_are_unseen(found: Sorted) -> str:
-    """Why the calls of the host cannot be counted; empty where they can. A runtime that is linked into a plugin could escape."""
+    """The reason why the calls of the host cannot be counted; empty if they can. The profiler might not see a CUDA runtime that
+    is linked into a plugin."""
     if not found.exchange:
         return "the profiler shows no work of the exchange on the device"
     seen = {call["args"].get("correlation") for call in found.calls if "args" in call}
@@ -148,18 +149,18 @@ def why_calls_are_unseen(found: Sorted) -> str:
 
 
 def overlap(found: Sorted) -> float | None:
-    """The share of the exchange's time on the device during which the program computes there; None without any."""
+    """The share of the exchange's time on the device during which the program computes there; None if there is no exchange."""
     exchange = union(map(interval, found.exchange))
     return common(exchange, union(map(interval, found.compute))) / length(exchange) if exchange else None
 
 
 def figures(events: Iterable[Event]) -> StepFigures:
-    """Errors: ValueError where no step is marked."""
+    """The figures of the marked steps. ValueError if no step is marked."""
     found = Sorted(events)
     unseen = why_calls_are_unseen(found)
     names = Counter(call_name(call) for call in found.calls)
     waiting = {name: count for name, count in names.items() if name in WAITING}
-    if found.from_pageable:  # the call looks like one that returns at once
+    if found.from_pageable:  # such a call has the name of a call that returns at once
         waiting["copy from or to pageable memory"] = len(found.from_pageable)
     allocating = {name: count for name, count in names.items() if name in ALLOCATING}
     steps = found.n_steps

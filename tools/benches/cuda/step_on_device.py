@@ -2,10 +2,11 @@
 
     mpirun -np 2 python tools/benches/cuda/step_on_device.py [--output FILE] [--device cuda] [--rounds 9] [--models resnet50 gpt2]
 
-Backward is a stand-in (stand_in.py). All ranks are on the first device; where there are more, and two ranks, DDP over NCCL is
-run beside ddp_hook too, on a device each. Schemes take turns, two steps each, with steps that only compute: a figure is the
-median of rounds with its least and most. What the device does, and what the host waits for, comes from torch.profiler, in steps that are
-not timed. Without a device, or without the CUDA part of the runtime, says "skipped" and why; with --device cpu there are times of steps alone.
+Backward is a stand-in (stand_in.py). All ranks are on the first device. If there are more devices and two ranks, DDP over NCCL
+runs beside ddp_hook too, with a device for each rank. Schemes take turns, two steps each, with steps that only compute. A figure
+is the median of rounds, with its least and most. torch.profiler shows the work of the device and the waits of the host, in steps
+that are not timed. If there is no device, or no CUDA part of the runtime, it says "skipped" and why. With --device cpu it only
+times steps.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ PROFILED = 4
 
 
 def scheme_text(name: str) -> str:
-    """TOML: what is written above, or a file of conf/."""
+    """The TOML of a scheme: from SCHEMES, or from a file of conf/."""
     from benches.step import contestants
 
     told = SCHEMES[name]
@@ -65,7 +66,7 @@ class Contestant:
         self.optimizer: Any = None if name == ALONE else hvd.DistributedOptimizer(plain, names, scheme=scheme_text(name))
 
     def run(self) -> None:
-        """From the beginning of backward until results are there for who uses them next."""
+        """Runs from the beginning of backward until the results can be used."""
         self.model().backward()
         if self.optimizer:
             self.optimizer.synchronize()
@@ -118,7 +119,7 @@ class Contestant:
 
 
 def profiled(contestant: Contestant) -> dict[str, Any]:
-    """What events.py finds in steps under the profiler; of all ranks the most waits and allocations."""
+    """The figures of events.py for steps under the profiler. Waits and allocations are the largest numbers of all ranks."""
     import penstock.torch as hvd
     from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -204,7 +205,7 @@ def measure(model: str, options: argparse.Namespace, device: Any) -> dict[str, A
 
 
 def keep(found: dict[str, Any], options: argparse.Namespace) -> None:
-    """What was found so far; a part that is cut off later leaves the others."""
+    """Writes the results so far, so that they are kept if the run is cut off."""
     if options.output and is_first_rank():
         options.output.write_text(json.dumps(found) + "\n")
 

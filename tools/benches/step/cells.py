@@ -1,4 +1,4 @@
-"""Which cells `tools/bench step` measures: those of the command's options, or with --results all that docs/results.md shows."""
+"""The cells that `tools/bench step` measures: the cells of the command's options, or with --results all cells of docs/results.md."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SLOW, FAST = "100mbit", "1gbit"
 
 @dataclass(frozen=True)
 class Cell:
-    """Contestants that take turns on one model, link and number of ranks; `together` of them at a time beside the reference, and
-    what was measured is kept in `file`, if there is one."""
+    """Contestants that take turns on one model, link and number of ranks; `together` contestants at a time beside the reference.
+    The figures are kept in `file`, if there is one."""
 
     model: str
     link: str
@@ -28,14 +28,14 @@ class Cell:
     file: Path | None = None
 
 
-# One scheme stands for those that only differ in what is not raced here: in switches, in density, in the ranks of a host, in a name.
+# These schemes are not measured, because they differ from others only in switches, density, ranks of a host or name.
 SAME = ("s-sgd", "fusion", "dgc-hierarchical", "dgc-geometric-warmup", "dgc-steady")
 EVERY = tuple(dict.fromkeys([*contestants.DEFAULT, *sorted({path.stem for path in contestants.CONF.glob("*.toml")} - {*SAME, "auto"})]))
-CHOICE = ("dense", "topk-residual", "ef-sign", "auto")  # what auto may choose, beside it
+CHOICE = ("dense", "topk-residual", "ef-sign", "auto")  # `auto` beside the schemes from which it may choose
 WITHOUT_HOOKS = tuple(name for name in contestants.DEFAULT if not name.startswith("ddp-"))
-# At a minute for a step of dense, as BERT takes at 100 Mb/s.
+# For BERT, whose dense step takes a minute at 100 Mb/s.
 LARGE = ("ddp", "ddp-powersgd", "power-sgd", "acp-sgd", "topk-residual", "grace-style", "dense", "dgc")
-# Models in whose cells fewer can live side by side, for lack of memory.
+# The number of contestants that can live side by side; large models leave memory for fewer.
 TOGETHER = {"resnet50": 6, "bert-base": 3}
 # By model, links, ranks, length of backward and rounds.
 PLAN: tuple[tuple[str, tuple[str, ...], int, float, tuple[str, ...], dict[str, int]], ...] = (

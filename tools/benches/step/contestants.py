@@ -1,4 +1,4 @@
-"""Who takes part in tools/bench step: torch's own ways by name, and every scheme of conf/."""
+"""The contestants of tools/bench step: torch's own ways by name, and every scheme of conf/."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ TORCH = {
 }
 HOROVOD_ITSELF = "horovod-0.28.1"  # not ours, and not there unless somebody has built it
 DENSE = "dense"
-# Nobody but the reference runs beside these. Horovod's thread talks to the other ranks every millisecond, also while others
-# have their turn. Ours share their connections, and the reference has its own: beside others of ours whoever sends everything
-# is 1 to 2 % slower at 1 Gb/s than alone, which is how people train.
+# Only the reference runs beside these. Horovod's thread talks to the other ranks every millisecond, also in the turns of other
+# contestants. Our contestants share their connections, and the reference has its own. Beside our other contestants an
+# uncompressed one is 1 to 2 % slower at 1 Gb/s than alone, but people train with one alone.
 ALONE = (HOROVOD_ITSELF, DENSE)
 DENSE_SCHEME = '[scheme]\ncompressor = "none"\nmemory = "none"\nscheduler = "fusion"\n'
-# Who is measured unless told otherwise. Pairs that goals compare stand near each other: they meet in the same rounds.
+# The contestants of a run without --schemes. Pairs that goals compare stand near each other, so that they run in one round.
 DEFAULT = (
     "ddp", "ddp-fp16", "ddp-powersgd", "power-sgd", "acp-sgd", "topk-residual", "grace-style", "dense", "dgc", "ef-sign", "ok-topk",
 )  # fmt: skip
 
 
 def names() -> list[str]:
-    """All that can take part."""
+    """All possible contestants."""
     return [*TORCH, HOROVOD_ITSELF, DENSE, *sorted(path.stem for path in CONF.glob("*.toml"))]
 
 
@@ -38,8 +38,8 @@ def is_ours(name: str) -> bool:
 
 
 def without_switches(scheme: str) -> str:
-    """The scheme as it is at the end of training would need all its steps; here its first tables hold from the start, so
-    that DGC, for one, sends 0.1 % and not the 25 % of its warm-up."""
+    """The scheme without its switches, so that its first tables hold from the start. For example DGC sends 0.1 % and not the
+    25 % of its warm-up."""
     kept, leaving_out = [], False
     for line in scheme.splitlines():
         if line.startswith("["):
@@ -50,7 +50,7 @@ def without_switches(scheme: str) -> str:
 
 
 def scheme_of(name: str) -> str:
-    """TOML of one of our contestants. `transport = "auto"` becomes that of the run, which is UCX."""
+    """TOML of a contestant of ours. `transport = "auto"` becomes the transport of the run, `ucx`."""
     if name == DENSE:
         return DENSE_SCHEME
     text = without_switches((CONF / f"{name}.toml").read_text())

@@ -1,15 +1,16 @@
 """tools/bench step: a whole step of every contestant over shaped links, against DistributedDataParallel.
 
-One rank on each of P hosts (network namespaces: needs root), torch's ways over gloo and ours over ucx, with the gradients of a
-shipped profile. All take turns, step by step, in the same processes; ratios are formed within a round. Before anything is timed
-the results are checked: finite, the same bits on every rank, and the mean where all is sent. Backward is slept, of the
-length --backward-ms; 0 is the hardest case, in which nothing hides the exchange.
+One rank runs on each of P hosts (network namespaces: needs root), torch's ways over gloo and ours over ucx, with the gradients
+of a shipped profile. All contestants take turns, step by step, in one set of processes; ratios are formed within a round. First
+the results are checked: they must be finite, equal on every rank and, if nothing is compressed, the mean. In backward the process
+sleeps for --backward-ms; 0 is the hardest case, in which nothing hides the exchange.
 
 A cell is a contestant on one model, link, number of ranks and length of backward. With --resume FILE every measured cell is
-added to the file as a line of JSON, and cells that it holds are not measured again; DistributedDataParallel runs along whenever
-something is measured, for the ratios. --results measures every cell of docs/results.md that docs/results/*.jsonl does not hold yet, a
-few hours in all; it may be stopped at any time and goes on where it was. --page writes the tables of docs/results.md, and what the README shows of them, from docs/results/*.jsonl and measures nothing;
---simulate asks `penstock plan` about other models, links and numbers of ranks, whose tables --page marks as simulated.
+added to the file as a line of JSON, and cells in the file are not measured again. DistributedDataParallel takes part in every
+measurement, for the ratios. --results measures every cell of docs/results.md that docs/results/*.jsonl does not have, a few hours in
+all; it may be stopped at any time and continues later. --page measures nothing: it writes the tables of docs/results.md and of the
+README from docs/results/*.jsonl. --simulate asks `penstock plan` about other models, links and numbers of ranks; --page marks these
+tables as simulated.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def launch(hosts: Hosts, cell: cells.Cell, names: Sequence[str], options: argparse.Namespace, plugins: Path) -> dict[str, Any]:
-    """Figures by contestant. Errors: SystemExit; what the ranks said is on stderr."""
+    """Figures by contestant. SystemExit if ranks fail; their output is on stderr."""
     port = free_port()
     command = [
         sys.executable, RANKS, "--profile", options.profiles.resolve() / f"{cell.model}.csv", "--contestants", ",".join(names),
@@ -110,14 +111,14 @@ def launch(hosts: Hosts, cell: cells.Cell, names: Sequence[str], options: argpar
 
 
 def records_of(figures: dict[str, Any], fixed: dict[str, Any]) -> list[dict[str, Any]]:
-    """A record for each contestant, with the steps of the reference in the same rounds."""
+    """A record for each contestant, with the steps of the reference in its rounds."""
     reference = figures[contestants.REFERENCE]["step_ms"]
     rounded = {name: {what: [round(value, 3) for value in values] for what, values in one.items()} for name, one in figures.items()}
     return [fixed | {"contestant": name, **one, "reference_ms": [round(value, 3) for value in reference]} for name, one in rounded.items()]
 
 
 def runs_of(wanted: Sequence[str], together: int) -> list[list[str]]:
-    """Who runs with whom: the reference is in every run, and with one contestant it runs alone."""
+    """The groups of contestants that run together. The reference is in every run."""
     others = [name for name in wanted if name not in (contestants.REFERENCE, *contestants.ALONE)]
     groups = [others[first : first + together] for first in range(0, len(others), together)]
     groups += [[name] for name in contestants.ALONE if name in wanted]

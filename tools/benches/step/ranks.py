@@ -1,10 +1,10 @@
 """One rank of tools/bench step, started under torchrun's variables (RANK, WORLD_SIZE, MASTER_*). Rank 0 prints one line of JSON.
 
-All contestants of a run are alive in the same processes and take turns, step by step, on the same values: normal times
-exp(normal), other ones on every rank and shifted from step to step. A step counts from a common start to the last result,
-on the slowest rank. Bytes are what left the host's interface until all ranks were through (/proc/net/dev, headers and
-acknowledgements included); CPU seconds are those of all threads of the process. Before each step every rank copies
-the gradients anew: the CPU seconds of that are the unit of those of a step.
+All contestants of a run live in these processes and take turns, step by step. All get equal values: normal times
+exp(normal), different on every rank and shifted from step to step. A step lasts from a common start to the last result,
+on the slowest rank. Bytes are the bytes that left the interface of the host until all ranks had ended the step
+(/proc/net/dev, with headers and acknowledgements). CPU seconds count all threads of the process. Before each step every
+rank copies the gradients; the CPU seconds of this copy are the unit for the CPU seconds of a step.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ SHIFT = 7919 * 64  # entries by which the values move from step to step
 
 
 def heavy_tailed(elements: int, rank: int) -> torch.Tensor:
-    """Normal times exp(normal), as gradients look."""
+    """Normal times exp(normal), a distribution like that of gradients."""
     generator = torch.Generator().manual_seed(rank + 1)
     values = torch.randn(elements, generator=generator)
     return values.mul_(torch.randn(elements, generator=generator).exp_())
 
 
 def shifted(source: torch.Tensor, number: int, work: torch.Tensor) -> None:
-    """The values of step `number`: the same numbers elsewhere."""
+    """Writes the values of step `number` to `work`: the source, rotated."""
     by = number * SHIFT % len(source)
     work[: len(source) - by] = source[by:]
     work[len(source) - by :] = source[:by]
 
 
 def sent_bytes(interface: str) -> int:
-    """What has left this host. Each network namespace has its own count."""
+    """The bytes that have left this host. Each network namespace has its own count."""
     for line in Path("/proc/self/net/dev").read_text().splitlines():
         name, _, counts = line.partition(":")
         if name.strip() == interface:
@@ -69,7 +69,7 @@ def way_of(name: str, backward: Backward) -> Way:
 
 
 class Start:
-    """Lets all ranks go at the same moment, however far they are from each other: hosts of one machine share its clock."""
+    """Starts all ranks at one moment, at any distance between them: the hosts are on one machine and share its clock."""
 
     def __init__(self) -> None:
         took = [self.gather() for _ in range(3)]
@@ -78,7 +78,7 @@ class Start:
 
     @staticmethod
     def gather() -> tuple[float, float]:
-        """When the last rank came, and when this one knew."""
+        """The time at which the last rank came, and the time at which this rank learned it."""
         came = torch.tensor([time.perf_counter()], dtype=torch.float64)
         all_came = [torch.empty_like(came) for _ in range(dist.get_world_size())]
         dist.all_gather(all_came, came)
@@ -90,7 +90,7 @@ class Start:
 
 
 class Race:
-    """What all contestants of this rank share, and what was measured of each."""
+    """The data that all contestants of this rank share, and the figures of each contestant."""
 
     def __init__(self, names: list[str], gradients: list[models.Gradient], backward_s: float, interface: str) -> None:
         self.elements = sum(gradient.elements for gradient in gradients)
@@ -103,7 +103,7 @@ class Race:
         self.figures: dict[str, dict[str, list[float]]] = {name: {} for name in names}
 
     def step(self, name: str) -> dict[str, float]:
-        """One step; its figures are the same on every rank."""
+        """Runs one step. Its figures are equal on every rank."""
         way = self.ways[name]
         copying = time.process_time()
         shifted(self.source, self.steps[name], self.work)
@@ -114,7 +114,7 @@ class Race:
         sent, cpu, start = sent_bytes(self.interface), time.process_time(), time.perf_counter()
         way.step()
         taken, cpu = time.perf_counter() - start, time.process_time() - cpu
-        dist.barrier()  # until then others may still send for this step
+        dist.barrier()  # before it other ranks may still send for this step
         all_ranks = everyone((taken, sent_bytes(self.interface) - sent, cpu, copying))
         figures = {"step_ms": 1e3 * max(one[0] for one in all_ranks), "wire_bytes": statistics.mean(one[1] for one in all_ranks),
                    "cpu_s": statistics.mean(one[2] for one in all_ranks), "copy_cpu_s": statistics.mean(one[3] for one in all_ranks)}  # fmt: skip
@@ -124,7 +124,7 @@ class Race:
         return figures
 
     def check(self, name: str) -> None:
-        """SystemExit unless the last step left the same finite bits on every rank and, for those that send all, the mean."""
+        """SystemExit unless the last step left equal finite bits on every rank and, for uncompressed contestants, the mean."""
         results = self.ways[name].results()
         finite = all(bool(result.isfinite().all()) for result in results)
         hashed = 0
@@ -138,7 +138,7 @@ class Race:
             self.check_mean(name, results)
 
     def check_mean(self, name: str, results: list[torch.Tensor]) -> None:
-        """The mean is made anew from every rank's seed, without any exchange."""
+        """Compares with a mean that is made from every rank's seed, without any exchange."""
         mean, theirs = torch.zeros(self.elements), torch.empty(self.elements)
         for rank in range(dist.get_world_size()):
             shifted(heavy_tailed(self.elements, rank), self.steps[name] - 1, theirs)
@@ -148,7 +148,7 @@ class Race:
         for number, result in enumerate(results):
             wanted = mean[first : first + result.numel()].view(result.shape)
             first += result.numel()
-            # Orders of a sum differ: a rounding per rank at the size of its largest value, some hundreds.
+            # Sums have different orders: one rounding per rank, at the size of its largest value, some hundreds.
             off = float(((result - wanted).abs() / (1 + wanted.abs())).max())
             if not off <= 1e-4:
                 raise SystemExit(f"bench step: {name}: gradient {number} is off the mean of all ranks by {off:.3g}, expected at most 1e-4")

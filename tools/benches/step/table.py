@@ -25,7 +25,7 @@ GOALS: dict[tuple[str, str | None], tuple[float, str]] = {
     ("acp-sgd", "1gbit"): (14.0, "ddp"),
     ("acp-sgd", "100mbit"): (1.2, "power-sgd"),
 }
-# Of the scheme that chooses, against the fastest of what it may choose and against dense, which ran beside it.
+# Goals of the scheme that chooses: against the fastest scheme of its choice and against dense, which ran beside it.
 CHOOSER, NEAR_BEST, NEAR_DENSE = "auto", 0.95, 0.98
 MOST_COPIES = {"topk-residual": 2.4, "acp-sgd": 2.4}  # at 1 Gb/s
 MOST_OVER_BOUND = 1.10  # of a step with backward, over the longer of backward and of a step without it
@@ -36,8 +36,8 @@ def key(record: Record) -> tuple[Any, ...]:
 
 
 def read(path: Path) -> list[Record]:
-    """The records of a file, none where it is not there yet. Errors: ValueError with the line that is none; an end that was
-    cut off, as a run that was killed leaves it, is passed over."""
+    """The records of a file; none if the file does not exist. ValueError with the line that is no record. A cut-off last line of
+    a killed run is ignored."""
     if not path.exists():
         return []
     text = path.read_text()
@@ -55,7 +55,7 @@ def read(path: Path) -> list[Record]:
 
 
 def append(path: Path, records: Iterable[Record]) -> None:
-    """Adds lines; what a killed run left of a line goes first."""
+    """Adds lines. First removes a cut-off last line of a killed run."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = path.read_text() if path.exists() else ""
     whole = text[: text.rfind("\n") + 1]
@@ -83,15 +83,15 @@ def times_as_fast(record: Record, other: Record | None = None) -> list[float]:
 
 
 def copies(record: Record) -> float | None:
-    """The CPU seconds of a step, all threads and what the transport takes included, in those of copying all gradients once, mean
-    over ranks; None where the file is older than that figure, or the model so small that a copy takes no time."""
+    """The CPU seconds of a step (all threads, with the transport) over the CPU seconds of copying all gradients once, mean over
+    ranks. None if the file is older than this figure, or if the model is so small that a copy takes no time."""
     if not all(record.get("copy_cpu_s") or [0]):
         return None
     return statistics.median(step / copy for step, copy in zip(record["cpu_s"], record["copy_cpu_s"], strict=True))
 
 
 def over_bound(record: Record, records: Sequence[Record]) -> float | None:
-    """A step with backward over what bounds it, backward or the exchange: the longer. None without the cell that has no backward."""
+    """A step with backward over its bound, the longer of backward and the exchange alone. None if the cell without backward is missing."""
     alone = [one for one in records if key(one) == key({**record, "backward_ms": 0})]
     if not record["backward_ms"] or not alone:
         return None
@@ -104,7 +104,7 @@ def words_of(reached: float, least: float, most: float) -> str:
 
 
 def goals(record: Record, records: Sequence[Record]) -> str:
-    """What this cell should reach, and whether it does; empty where nothing was promised."""
+    """The goals of this cell, and whether they are met; empty if there are none."""
     if (record["model"], record["ranks"]) != ("resnet50", 4):
         return ""
     if record["backward_ms"]:

@@ -53,7 +53,7 @@ class Backward:
 
 
 class Way:
-    """`warm_up` is how many steps come before one that counts."""
+    """A way to exchange the gradients of a step. `warm_up` is the number of steps before the first step that counts."""
 
     warm_up = 2
 
@@ -61,7 +61,7 @@ class Way:
         self.backward = backward
 
     def before(self) -> None:
-        """What a step needs that is not timed."""
+        """Prepares a step; not timed."""
 
     def step(self) -> None:
         raise NotImplementedError
@@ -76,12 +76,12 @@ class Way:
         return [self.backward.view(number) for number in range(len(self.backward.gradients))]
 
     def explanation(self) -> list[str]:
-        """Why it plans as it does, where it chooses."""
+        """The reasons for its plan, if its scheduler chooses."""
         return []
 
 
 class Reached(torch.autograd.Function):
-    """A layer without arithmetic: its backward takes as long as it is told to, and gives its parameter a gradient."""
+    """A layer without arithmetic: its backward sleeps for the given time, and gives its parameter a gradient."""
 
     @staticmethod
     def forward(context: Any, value: torch.Tensor, _: torch.Tensor, backward: Backward, number: int) -> torch.Tensor:
@@ -110,7 +110,7 @@ class Layers(nn.Module):
 
 
 class Ddp(Way):
-    """DistributedDataParallel, with one of torch's hooks or none."""
+    """DistributedDataParallel, with a hook of torch or without a hook."""
 
     def __init__(self, name: str, backward: Backward) -> None:
         super().__init__(backward)
@@ -138,7 +138,7 @@ class Ddp(Way):
 
 
 class GraceStyle(Way):
-    """Per gradient: what was kept is added, torch.topk selects, values and 64-bit indices are gathered, each by itself."""
+    """Per gradient: adds the kept values, selects by torch.topk, and gathers values and 64-bit indices, each by itself."""
 
     warm_up = 1
 
@@ -189,13 +189,13 @@ class Ours(Way):
             self.set.ready(number, self.views[number])
         if not self.set.defers():
             return self.set.wait_all()
-        # What belongs to the next forward, of which there is none: each result in the order in which it would be needed.
+        # There is no next forward. So wait for each deferred result in the order in which a forward would need it.
         self.set.backward_end()
         for number in range(len(self.views)):
             self.set.wait(number)
 
     def split(self) -> dict[str, float]:
-        """Milliseconds of the last step's stages on this rank, summed over buckets, and what the program waited."""
+        """Milliseconds of the last step's stages on this rank, summed over buckets, and of the program's waits."""
         buckets = self.set.report()["buckets"]
         stages = {f"{stage}_ms": sum(bucket[f"{stage}_us"] for bucket in buckets) * 1e-3 for stage in ("encode", "exchange", "decode")}
         waited = self.set.counters()["wait_us"]

@@ -1,5 +1,5 @@
 """Steps of a model under torch.compile(mode="reduce-overhead"), whose gradients lie in the memory of
-CUDA graphs: the losses must be those of the same model as it is.
+CUDA graphs: the losses must equal the losses of the model without torch.compile.
 
     mpirun -np 1 python compiled_on_device.py [--device cuda]
 """
@@ -63,7 +63,7 @@ def attempt(device: Any) -> bool:
             curves = []
             for change in (lambda model: model, compiled):
                 torch.compiler.reset()
-                # What is compiled is the model within, whose hooks are as they were.
+                # The inner model is compiled, and its hooks stay.
                 called, optimizer, close = wrap(make_model().to(device), scheme)
                 curves.append(train(change(called), optimizer, device))
                 close()

@@ -1,11 +1,11 @@
 """Trains a small network on a CUDA device and on the CPU, through DistributedOptimizer and through
-the hook of DistributedDataParallel: the losses must be the same but for the order of sums.
+the hook of DistributedDataParallel: the losses must be equal, except for the order of sums.
 
     mpirun -np 2 python train_on_device.py [--steps 40] [--device cuda]
 
-Prints a line for each way and scheme, and ends with 1 where a curve on the device leaves that of
-the CPU. Where there is no device, or the runtime does not take gradients there, it says "skipped"
-and why.
+Prints a line for each way and scheme, and ends with 1 if a curve on the device differs from the
+curve of the CPU. If there is no device, or the runtime does not take gradients there, it says
+"skipped" and why.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def why_not(device: str) -> str:
 
 
 def is_first_rank() -> bool:
-    """Of those that mpirun or torchrun started, before they have met."""
+    """Whether this is the first rank of mpirun or torchrun; works before the rendezvous."""
     return (os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("RANK", "0")) == "0"
 
 
@@ -63,7 +63,7 @@ def make_model() -> Any:
 
 
 def batch(step: int, rank: int) -> tuple[Any, Any]:
-    """Points of ten clouds, and which cloud each is of."""
+    """Points of ten clouds, and the number of the cloud of each point."""
     import torch
 
     clouds = torch.randn(10, 32, generator=torch.Generator().manual_seed(1))
@@ -73,7 +73,7 @@ def batch(step: int, rank: int) -> tuple[Any, Any]:
 
 
 def with_optimizer(model: Any, scheme: str) -> tuple[Any, Any, Callable[[], None]]:
-    """The model to call, what takes its steps, and what ends the exchange."""
+    """The model to call, its optimizer, and a function that ends the exchange."""
     import torch
 
     import penstock.torch as hvd
@@ -163,7 +163,7 @@ def train(device: Any, steps: int) -> bool:
 
 
 def with_group(function: Callable[[], bool]) -> bool:
-    """What `function` returns while torch has a process group of these ranks."""
+    """Calls `function` while torch has a process group of these ranks, and returns its result."""
     import torch.distributed as dist
 
     import penstock.torch as hvd

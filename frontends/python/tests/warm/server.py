@@ -1,14 +1,14 @@
 """The server of the warm python: has imported torch once, and forks a child for each client.
 
-A rank takes two seconds of a core to import torch, and most tests last shorter than that. A child
-has it imported already, and becomes what `python ARGUMENTS` would be (become.py). The client
-(client.py) is the process that the launcher sees; it lends its folder, environment and streams, and
-ends as the child does.
+A rank takes two seconds of a core to import torch, and most tests are shorter. A child has imported
+torch already, and then behaves like `python ARGUMENTS` (become.py). The client (client.py) is the
+process that the launcher sees. The child uses the folder, environment and streams of the client,
+and the client ends with the status of the child.
 
-A request is one message with three open files; after it a client sends the number of each signal
-that it gets, and the server sends how the child ended. A client that vanishes takes its child with
-it. The server ends, and its children with it, when pytest, which holds the other end of its stdin,
-does.
+A request is one message with three open files. After it a client sends the number of each signal
+that it gets, and the server sends the status of the child. If a client vanishes, the server kills
+its child. pytest holds the other end of the server's stdin. When pytest ends, the server and its
+children end too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST_REQUEST = 1 << 20
 
 @dataclass
 class Request:
-    """What a client asks for."""
+    """The request of a client."""
 
     arguments: list[str]
     folder: str
@@ -41,21 +41,21 @@ class Request:
 
 
 def import_all(modules: Sequence[str]) -> None:
-    """Imports what children shall have. What an older torch does not have is left out."""
+    """Imports the modules for children. Modules that an older torch does not have are left out."""
     for name in modules:
         with suppress(ModuleNotFoundError):
             importlib.import_module(name)
     if len(os.listdir("/proc/self/task")) != 1:
         sys.exit(f"importing {', '.join(modules)} started threads, which no child would have")
     gc.collect()
-    gc.freeze()  # a child's search for garbage need not copy what it shares with the others
+    gc.freeze()  # so the garbage collection of a child does not copy shared objects
 
 
 def run(listener: int, folder: str, modules: Sequence[str]) -> Request | None:
-    """Serves the clients of a socket. Returns in each child, with what it is to be; in the server
-    at its end, when `folder`, where the socket lies, is removed.
+    """Serves the clients of a socket. Returns in each child, with its request. Returns None in the
+    server at its end, when `folder`, the folder of the socket, is removed.
 
-    listener: its number. An import that fails ends the server, which clients are told.
+    listener: the number of the socket. If an import fails, the server ends and tells its clients.
     """
     request = None
     try:
@@ -85,7 +85,7 @@ class Server:
         self._wakeup = ended
 
     def serve(self) -> Request | None:
-        """Returns in each child, with what it is to be, and in the server at its end."""
+        """Returns in each child, with its request, and in the server at its end, with None."""
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj == 0:
@@ -132,8 +132,8 @@ class Server:
         os.close(self._wakeup)
 
     def _pass_on(self, client: socket.socket, child: int) -> None:
-        """A client's signal to its child, which is killed with all that it started if the client
-        is gone."""
+        """Passes a signal of a client on to its child. If the client is gone, kills the child and
+        all processes that it has started."""
         try:
             message = client.recv(1)
         except ConnectionError:
@@ -166,7 +166,7 @@ class Server:
 
 
 def _send(child: int, number: int, *, all_of_it: bool) -> None:
-    """all_of_it: to what the child has started, too."""
+    """all_of_it: also to the processes that the child has started."""
     with suppress(ProcessLookupError):
         os.kill(child, number)
         if all_of_it:
