@@ -195,6 +195,15 @@ TEST_F(LowRankOnADevice, LaunchesThirtySevenKernelsForAMatrixAndAStep) {
   EXPECT_EQ(calls(Call::kLaunch) - before, (9u + 1) + 7 + (1 + 1) + (1 + 17) + 1);
 }
 
+TEST_F(LowRankOnADevice, LaunchesThreeMoreForARoundOf16Bits) {
+  const Compressor compressor({"powersgd", {{"value_type", "bf16"}}});
+  Ranks rank(compressor, normal_numbers({40, 60}, 1), true);
+  const uint64_t before = calls(Call::kLaunch);
+  (void)rank.step(0);
+  // A factor is rounded, its bits are widened, and so is the sum; also the own one for give_back.
+  EXPECT_EQ(calls(Call::kLaunch) - before, 37u + 1 + 2 * 3 + 1);
+}
+
 TEST_F(LowRankOnADevice, RefusesASumOfAnotherSize) {
   each_method([&](const Compressor& compressor) {
     Ranks rank(compressor, normal_numbers({40, 30}, 1), true);
