@@ -280,9 +280,11 @@ TEST_F(LowRankOnADevice, LeavesEqualStatesFromSumsOf16Bits) {
     Ranks ranks(compressor, {.shape = {90, 70}, .ranks = 3, .absent = {2}, .draw = normal}, true);
     for (uint64_t index = 0; index < 3; ++index) {
       const Seen seen = ranks.step(index);
-      for (const char* name : {"state p", "state q", "gradient"})
-        if (const auto found = seen.find(sdk::text("rank 1 ", name)); found != seen.end())
-          EXPECT_EQ(found->second, seen.at(sdk::text("rank 0 ", name))) << compressor.text;
+      for (const char* name : {"state p", "state q", "gradient"}) {
+        const auto found = seen.find(sdk::text("rank 1 ", name));
+        if (found == seen.end()) continue;  // without a warm start there is no q
+        EXPECT_EQ(found->second, seen.at(sdk::text("rank 0 ", name))) << compressor.text;
+      }
     }
   });
 }
