@@ -196,6 +196,15 @@ TEST_F(LowRankOnADevice, LaunchesThirtySevenKernelsForAMatrixAndAStep) {
   EXPECT_EQ(calls(Call::kLaunch) - before, (9u + 1) + 7 + (1 + 1) + (1 + 17) + 1);
 }
 
+TEST_F(LowRankOnADevice, LaunchesThreeMoreForARoundOf16Bits) {
+  const Compressor compressor({"powersgd", {{"value_type", "bf16"}}});
+  Ranks rank(compressor, normal_numbers({40, 60}, 1), true);
+  const uint64_t before = calls(Call::kLaunch);
+  (void)rank.step(0);
+  // A factor is rounded, its bits are widened, and so is the sum; also the own one for give_back.
+  EXPECT_EQ(calls(Call::kLaunch) - before, 37u + 1 + 2 * 3 + 1);
+}
+
 TEST_F(LowRankOnADevice, RefusesASumOfAnotherSize) {
   each_method([&](const Compressor& compressor) {
     Ranks rank(compressor, normal_numbers({40, 30}, 1), true);
@@ -207,6 +216,89 @@ TEST_F(LowRankOnADevice, RefusesASumOfAnotherSize) {
     EXPECT_TRUE(contains(outcome.message, "gradient 'gradient'")) << outcome.message;
     EXPECT_EQ(calls(Call::kLaunch), before) << compressor.text;
   });
+}
+
+// ---- Factors that travel in 16 bits ----
+
+// How many of the 16-bit numbers of two sections differ.
+uint64_t n_different(const Bytes& one, const Bytes& other) {
+  uint64_t n = 0;
+  for (size_t i = 0; i + 1 < one.size(); i += 2)
+    n += one[i] != other[i] || one[i + 1] != other[i + 1] ? 1 : 0;
+  return n;
+}
+
+// Rounding has the CPU's bits. Products do not, so a number may become its other neighbour, but few
+// numbers do.
+void expect_nearly_the_sections(const Seen& there, const Seen& here, const std::string& what) {
+  for (const auto& [name, bytes] : here) {
+    if (!contains(name, "section")) continue;
+    const Bytes& got = there.at(name);
+    ASSERT_EQ(got.size(), bytes.size()) << what << ", " << name;
+    EXPECT_LE(n_different(got, bytes), 1 + bytes.size() / 2 / 25) << what << ", " << name;
+  }
+}
+
+// Calls body(compressor of 16 bits, the number of rounds of a step).
+template <typename Body>
+void each_narrow_method(const Body& body) {
+  for (const Method& method : methods())
+    for (const char* type : {"fp16", "bf16"}) {
+      Method narrow = method;
+      narrow.options.push_back({"value_type", type});
+      body(Compressor(narrow), method.name == "powersgd" ? 2 : 1);
+    }
+}
+
+TEST_F(LowRankOnADevice, TakesOutTheRoundedFactorThatItSends) {
+  each_narrow_method([&](const Compressor& compressor, int n_rounds) {
+    Ranks there(compressor, normal_numbers({65, 70}), true);
+    Ranks here(compressor, normal_numbers({65, 70}), false);
+    for (uint64_t index = 0; index < 4; ++index) {
+      const std::string what = sdk::text(compressor.text, ", step ", index);
+      std::vector<float> before[2];
+      for (const uint32_t rank : {0u, 1u}) before[rank] = there[rank].floats("work");
+      const Seen got = there.step(index), expected = here.step(index);
+      expect_nearly_the_sections(got, expected, what);
+      for (const uint32_t rank : {0u, 1u}) {
+        const std::string whose = sdk::text("rank ", rank, " ");
+        const std::vector<float> left = floats_of(got.at(whose + "work"));
+        std::vector<float> sent =
+            floats_of(got.at(whose + sdk::text("round ", n_rounds - 1, ": decoded own")));
+        for (size_t i = 0; i < sent.size(); ++i) sent[i] = before[rank][i] - sent[i];
+        // One subtraction in float; a residual of factors that are not rounded is off by 1e-4 at
+        // least.
+        EXPECT_LE(distance(left, sent), 1e-6 * norm(before[rank])) << what << ", rank " << rank;
+      }
+      there.hold(expected);
+      for (Ranks* ranks : {&there, &here}) ranks->draw("work", 1000 * (index + 1) + 100);
+    }
+  });
+}
+
+TEST_F(LowRankOnADevice, LeavesEqualStatesFromSumsOf16Bits) {
+  each_narrow_method([&](const Compressor& compressor, int) {
+    Ranks ranks(compressor, {.shape = {90, 70}, .ranks = 3, .absent = {2}, .draw = normal}, true);
+    for (uint64_t index = 0; index < 3; ++index) {
+      const Seen seen = ranks.step(index);
+      for (const char* name : {"state p", "state q", "gradient"}) {
+        const auto found = seen.find(sdk::text("rank 1 ", name));
+        if (found == seen.end()) continue;  // without a warm start there is no q
+        EXPECT_EQ(found->second, seen.at(sdk::text("rank 0 ", name))) << compressor.text;
+      }
+    }
+  });
+}
+
+TEST_F(LowRankOnADevice, KeepsWhatDoesNotFitTheTypeOfAFactor) {
+  const Compressor compressor({"acpsgd", {{"value_type", "fp16"}, {"rank", 1}}});
+  const std::vector<float> large(40, 1e5f);  // of one column, so that the known factor is 1 or -1
+  for (const bool on_device : {true, false}) {
+    Ranks ranks(compressor, normal_numbers({40, 1}), on_device);
+    ranks[0].set("work", large);
+    const Seen seen = ranks.step(0);
+    for (const float left : floats_of(seen.at("rank 0 work"))) EXPECT_EQ(left, 1e5f - 32752);
+  }
 }
 
 TEST_F(LowRankOnADevice, SaysWhereItWorks) {
