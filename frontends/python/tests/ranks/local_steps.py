@@ -109,6 +109,20 @@ def check_anchors_are_equal_to_the_bit_under_random_delays() -> None:
     end(optimizer)
 
 
+def check_an_exchange_under_way_holds_nobody_up() -> None:
+    model = make_model()
+    optimizer = wrap(model, every=2, delay=1)
+    train(model, optimizer, 0, 1)
+    if hvd.rank() == 0:
+        train(model, optimizer, 1, 2)  # starts; the others start only after this rank's next call
+    hvd.allreduce(torch.zeros(1), name="rank 0 has started")
+    if hvd.rank() != 0:
+        train(model, optimizer, 1, 2)
+    train(model, optimizer, 2, 3)
+    anchors_are_equal(optimizer)
+    end(optimizer)
+
+
 # ---- the inner loop ----
 
 
