@@ -35,7 +35,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest_name(std::string_view wanted, const std::vector<std::string>& known) {
-  // Input from a file may be arbitrarily long; a name is not.
+  // Input from a file may be very long, but a name is not.
   if (wanted.empty() || wanted.size() > 128) return {};
   const size_t limit = std::max<size_t>(1, (wanted.size() + 1) / 3);
   size_t best_distance = limit + 1;
@@ -47,7 +47,7 @@ std::string nearest_name(std::string_view wanted, const std::vector<std::string>
       best = name;
     }
   }
-  // One-letter names are near to everything; a suggestion must share at least one letter.
+  // Names of one letter are near to every name, so a suggestion must share at least one letter.
   return best_distance < std::max(wanted.size(), best.size()) ? best : std::string();
 }
 

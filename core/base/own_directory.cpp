@@ -12,7 +12,7 @@ std::filesystem::path own_directory() {
       info.dli_fname != nullptr) {
     self = info.dli_fname;
   }
-  // Of the program itself the loader only knows argv[0], which may be relative to anything.
+  // For the program itself the loader only knows argv[0], which may be a relative path.
   if (!self.is_absolute()) self = "/proc/self/exe";
   self = std::filesystem::canonical(self, error);
   return error ? std::filesystem::path() : self.parent_path();

@@ -12,8 +12,8 @@ namespace {
 
 enum class Lines { become_spaces, stay, are_named };
 
-// Marks of Unicode that turn the direction of writing, end a line or take no room: with them a text
-// can look like another.
+// Unicode marks that turn the direction of writing, end a line or are invisible. With such marks a
+// text can look like another text.
 struct Range {
   uint32_t first, last;
 };
@@ -26,7 +26,8 @@ bool is_unseen(uint32_t code) {
                      [&](const Range& range) { return code >= range.first && code <= range.last; });
 }
 
-// The bytes of the character of UTF-8 that begins here, and its number; one byte where none does.
+// The bytes and the number of the UTF-8 character that begins here. If no character begins here,
+// one byte.
 size_t character_at(std::string_view text, uint32_t& code) {
   const auto byte = static_cast<unsigned char>(text[0]);
   const size_t n = byte < 0xC2 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : byte < 0xF5 ? 4 : 1;
@@ -52,7 +53,7 @@ std::string escaped(std::string_view text, Lines lines) {
   while (!text.empty()) {
     uint32_t code = 0;
     const size_t n = character_at(text, code);
-    // A byte on its own that is no ASCII belongs to no character, and is left as it is.
+    // A byte outside ASCII that belongs to no character is left unchanged.
     const bool is_whole = n > 1 || code < 0x80;
     if ((code == '\n' || code == '\t') && lines != Lines::are_named) {
       out += code == '\n' && lines == Lines::stay ? '\n' : ' ';

@@ -26,7 +26,7 @@ TEST(Printable, KeepsLinesOnlyWhereTheyAreOurs) {
   EXPECT_EQ(printable_lines("one\ntwo\x1b"), "one\ntwo\\x1b");
 }
 
-// What could show a key as another, or a line's end where there is none.
+// Characters that make a key look like another key, or show an end of line that is not there.
 TEST(Printable, EscapesMarksThatTurnTheDirectionOrTakeNoRoom) {
   EXPECT_EQ(printable("a\u202Eb\u2066c\u200Fd"), "a\\u202eb\\u2066c\\u200fd");
   EXPECT_EQ(printable("dens\u200Bity\uFEFF"), "dens\\u200bity\\ufeff");
@@ -41,7 +41,7 @@ TEST(Printable, NamesTheLineEndsOfAPiece) {
   EXPECT_FALSE(is_printable("\u202E"));
 }
 
-// Whatever goes into a message: the text of a file, a variable of the environment, a peer's words.
+// All text in messages: the text of a file, a variable of the environment, a text from a peer.
 TEST(Errors, TextsThatAreQuotedCannotSteerATerminal) {
   const std::string key = "a\nb\u202Ec\x1b[2J";
   const Status status = invalid_argument("key \"{}\" is {}, at most {:>3}\nsee {}", key,

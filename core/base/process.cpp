@@ -7,7 +7,7 @@
 namespace penstock {
 namespace {
 
-// Grows in every child, before fork returns there.
+// Increases in every child before fork returns there.
 std::atomic<uint32_t> generation{0};
 
 [[maybe_unused]] const int registered =

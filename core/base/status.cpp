@@ -5,7 +5,7 @@
 #include <deque>
 #include <vector>
 
-// The host's error object. One allocator and one deleter for both directions of the boundary.
+// The host's error object. One allocator and one deleter serve both directions of the boundary.
 struct penstock_status {
   penstock::Status status;
 };
@@ -21,7 +21,7 @@ namespace {
 
 using Argument = fmt::basic_format_arg<fmt::format_context>;
 
-// An argument with its text as printable_piece gives it; `texts` keeps what was made.
+// An argument with its text from printable_piece. `texts` stores new texts.
 struct Printable {
   const Argument& argument;
   std::deque<std::string>& texts;

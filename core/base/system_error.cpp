@@ -36,7 +36,7 @@ bool is_used_up(int error) {
 
 std::string system_error_text(int error) {
   std::string text = std::strerror(error);
-  // Within a sentence, as the system's own programs have it.
+  // In lower case, for the middle of a sentence.
   if (error == EMFILE || error == ENFILE) text = "too many open files";
   return text + remedy_of(error);
 }

@@ -33,7 +33,7 @@ void Workers::resize(uint32_t count) {
   try {
     while (threads_.size() + 1 < count) threads_.emplace_back([this] { serve(); });
   } catch (const std::system_error&) {
-    // Fewer threads are slower, not wrong.
+    // With fewer threads the work is slower, but not wrong.
   }
   count_.store(static_cast<uint32_t>(threads_.size()) + 1, std::memory_order_relaxed);
 }
@@ -52,7 +52,7 @@ void Workers::run(uint32_t n_tasks, Task task, void* context) noexcept {
   wake_.notify_all();
   take_tasks(job);
   Lock lock(mutex_);
-  job_ = Job{};  // who wakes only now has nothing to do
+  job_ = Job{};  // a thread that wakes late finds no work
   idle_.wait(mutex_, [this]() PENSTOCK_REQUIRES(mutex_) { return n_active_ == 0; });
 }
 

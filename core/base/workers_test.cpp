@@ -1,4 +1,4 @@
-// Every task runs once, whoever calls, and results are visible to the caller.
+// Every task runs once, on any thread, and the caller sees the results.
 #include "core/base/workers.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,8 @@
 namespace penstock::workers_test {
 namespace {
 
-// Counts how often each task ran; plain integers, so that a race sanitizer sees two at once.
+// Counts how often each task ran, in plain integers, so that the thread sanitizer finds two tasks
+// at once.
 struct Counts {
   explicit Counts(uint32_t n_tasks) : of_task(n_tasks, 0) {}
   static void task(void* context, uint32_t index) {
@@ -37,7 +38,7 @@ TEST(Workers, RunEveryTaskOnce) {
 TEST(Workers, ShareTheTasksOfOneRun) {
   Workers workers;
   workers.resize(2);
-  // Two tasks that wait for each other end only if two threads take them.
+  // Two tasks wait for each other, so the test ends only if two threads run them.
   std::atomic<int> arrived{0};
   workers.run(
       2,

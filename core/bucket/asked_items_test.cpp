@@ -1,5 +1,5 @@
-// What becomes of what plugins ask for the items of a bucket: rounds, scratch, work, and which
-// gradients travel as they are.
+// The effects of the needs that plugins state for the items of a bucket: rounds, scratch, `work`,
+// and which gradients travel uncompressed.
 
 #include "core/bucket/items.hpp"
 
@@ -17,8 +17,8 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// Plugins of this file, without states. What they ask for is what `none` does: one dense sum of a
-// gradient as it is. A test changes it.
+// Plugins of this file, without states. By default they state the needs of `none`: one dense sum of
+// the uncompressed gradient. A test changes the needs.
 struct Asked : PaperBucket {
   explicit Asked(uint32_t route = PENSTOCK_ROUTE_FLAT)
       : PaperBucket(route, 1, ranks_on_one_host(2)) {
@@ -110,7 +110,7 @@ TEST(AskedItems, OfAPhaseThatLeavesThemOutHaveNoRounds) {
   EXPECT_FALSE(item.passes_through);
 }
 
-// Each item's scratch begins at a multiple of 64 bytes; a call has items of every memory.
+// The scratch of each item begins at a multiple of 64 bytes. A call contains items of every memory.
 TEST(AskedItems, ScratchIsThatOfTheLargestCallOfAnyBucket) {
   Asked asked;
   asked.change = [](const auto& item, auto& need, auto&, auto&) {
@@ -164,7 +164,7 @@ TEST(AskedItems, OnACompositeMayNotHaveRoomForEveryEntryOfTheBucket) {
   EXPECT_TRUE(contains(status.message(), "set collective = \"mpi\""));
 }
 
-// ---- Gradients that travel as they are ----
+// ---- Gradients that travel uncompressed ----
 
 TEST(PlainItems, OfOneGradientAreNeverVoid) {
   for (const uint64_t numel : {0, 1, 5}) {
@@ -176,7 +176,7 @@ TEST(PlainItems, OfOneGradientAreNeverVoid) {
   }
 }
 
-// Two copies of 1 MiB cost more than a message for the flag.
+// Above 1 MiB two copies cost more than a message for the flag.
 TEST(PlainItems, OfSeveralGradientsAreThoseOfAMebibyteAndMore) {
   for (const bool is_large : {true, false}) {
     Asked asked;

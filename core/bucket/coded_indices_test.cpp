@@ -1,5 +1,5 @@
-// Indices on the wire, byte by byte, and what is refused of them; what plugins see stays as they
-// wrote it.
+// Indices on the wire, byte by byte, and the refusal of invalid indices. The indices that plugins
+// see stay as the plugins wrote them.
 
 #include "core/bucket/coded_indices.hpp"
 
@@ -18,14 +18,14 @@ using testing::up_to;
 
 using Indices = std::vector<uint32_t>;
 
-// Bytes of a coded section, as docs/payloads.md has them.
+// Bytes of a coded section, in the form of docs/payloads.md.
 std::string bytes_of(const std::vector<int>& bytes) {
   std::string text;
   for (const int byte : bytes) text += static_cast<char>(byte);
   return text;
 }
 
-// 3, 17, 20 and 999 of 1000, the example of docs/payloads.md.
+// The example of docs/payloads.md: 3, 17, 20 and 999, of 1000.
 const Indices kFour{3, 17, 20, 999};
 const std::string kRice = bytes_of({2, 8, 0, 4, 5, 3, 13, 2, 210, 71});
 const std::string kBlocks = bytes_of({1, 0, 0, 4, 8, 3, 0, 17, 0, 20, 0, 231, 3});
@@ -37,7 +37,7 @@ std::string padded(std::string bytes) {
   return bytes;
 }
 
-// Flags, kind and counts of four pairs, their indices in this form, and their values.
+// Flags, kind and counts of four pairs, the indices in coded form, and the values.
 std::string part_of(const std::string& coded, uint32_t count = 4) {
   const std::vector<float> values(count, 1.5f);
   Part part;
@@ -50,7 +50,7 @@ struct One : Gathered {
       : Gathered(0, 2), item(add("w", numel, {pairs(most)})) {
     open();
   }
-  // From rank 1.
+  // Parts that arrive, the last from rank 1.
   Status come(const std::string& part) { return read({part_of(kRice), part}); }
   Indices came_from(uint32_t rank) {
     const penstock_section& section = came(item, rank, 0);
@@ -60,7 +60,7 @@ struct One : Gathered {
   ItemRun& item;
 };
 
-// ---- Which ----
+// ---- Which indices are coded ----
 
 TEST(CodedIndices, AreThoseOf32BitsThatMayBeMany) {
   const SectionNeed coded{32, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, false};
@@ -91,7 +91,7 @@ TEST(CodedIndices, TravelInTheShortestCodingAndStayAsTheyWereWritten) {
   ASSERT_OK(sender.close());
   EXPECT_EQ(sender.sent(), part_of(kRice));
   EXPECT_EQ(sender.message->send_counts, (std::vector<uint64_t>{16 + 16 + 16}));
-  // What was sent may have to be given back.
+  // The core may have to give back the sent payload.
   const penstock_section& own = sender.item.own[0].section(0);
   EXPECT_EQ(sender.offset(own.data, sender.message->send), 16 + 184 + 160);
   EXPECT_EQ(std::memcmp(own.data, kFour.data(), 16), 0);
@@ -117,10 +117,10 @@ TEST(CodedIndices, OfThisRankAreNotDecodedAgain) {
   EXPECT_EQ(one.came(one.item, 0, 0).data, one.item.own[0].section(0).data);
   EXPECT_EQ(one.came_from(0), kFour);
   EXPECT_EQ(one.came_from(1), kFour);
-  EXPECT_EQ(*static_cast<const float*>(one.came(one.item, 0, 1).data), 1.5f);  // behind them
+  EXPECT_EQ(*static_cast<const float*>(one.came(one.item, 0, 1).data), 1.5f);  // behind the indices
 }
 
-// Whatever is sent arrives, and no part is longer than its room.
+// All sent indices arrive, and no part is longer than its capacity.
 TEST(CodedIndices, ArriveOnAllRanksWhateverTheirNumberAndPlaces) {
   for (const uint64_t numel : {1000u, 70'000u, 4'000'000'000u})
     for (const uint64_t count : {1u, 31u, 511u, 513u, 900u})
@@ -135,7 +135,7 @@ TEST(CodedIndices, ArriveOnAllRanksWhateverTheirNumberAndPlaces) {
         ASSERT_OK(one.close());
         const std::string sent = one.sent();
         ASSERT_LE(sent.size(), gathered_capacity(one.coding(), {0}, 0));
-        if (sent.size() > 4096) continue;  // more than these tests have room for
+        if (sent.size() > 4096) continue;  // larger than the memory of these tests
         ASSERT_OK(one.read({sent, sent}));
         for (const uint32_t rank : {0u, 1u}) ASSERT_EQ(one.came_from(rank), indices);
       }
@@ -154,7 +154,8 @@ TEST(CodedIndices, OfAnAllToAllLieBehindEachOther) {
   EXPECT_EQ(owned.offset(first.own[0].section(1).data, owned.message->send), 296 + 16 + 184);
 }
 
-// Behind room for all indices, so that one copy brings all values out of a device.
+// The values come after the capacity for all indices, so that one copy fetches all values from a
+// device.
 TEST(CodedIndices, LeaveTheValuesOfAllItemsTogether) {
   Gathered two(0, 1);
   ItemRun& first = two.add("first", 1000, {pairs(40)});
@@ -165,7 +166,8 @@ TEST(CodedIndices, LeaveTheValuesOfAllItemsTogether) {
   two.place({most});
   EXPECT_EQ(two.offset(first.own[0].section(1).data, two.message->send), 32 + 2 * 184);
   EXPECT_EQ(two.offset(second.own[0].section(1).data, two.message->send), 32 + 2 * 184 + 160);
-  // All that there is room for, in codings without any gain: nothing is lost where they meet.
+  // A full capacity of indices that no coding makes shorter: the two items must not overwrite each
+  // other.
   Indices far(40), near(40);
   for (uint32_t j = 0; j < 40; ++j) far[j] = j * j / 2 + j, near[j] = 960 + j;
   const std::vector<float> ones(40, 1), twos(40, 2);
@@ -220,7 +222,7 @@ TEST(CodedIndices, ThatAreNotWhatTheyClaimAreRefusedByRankAndGradient) {
                  "has a section 0 that has 2 bytes, its header alone takes more");
   expect_refused(part_of(kRice).substr(0, 24),
                  "has a section 0 that claims 5 bytes, of which 3 are there");
-  // The zeros behind it belong to it.
+  // The zeros behind the code are a part of it.
   expect_refused(part_of(kRice).substr(0, 30), "ends in the middle of section 0");
 }
 
@@ -234,7 +236,7 @@ TEST(CodedIndices, OfADeviceAreCodedOnTheHostAndDecodedIntoMemoryWithATwin) {
   const WorkMemory& sent = one.message->send;
   const int64_t at = one.offset(sent.of_twin(one.item.own[0].section(0).data), sent);
   EXPECT_EQ(at, 16 + 184 + 160);
-  std::memcpy(sent.data() + at, kFour.data(), 16);  // what was copied out of the device
+  std::memcpy(sent.data() + at, kFour.data(), 16);  // stands for a copy from the device
   one.item.own[0].c()->kind = PENSTOCK_PAYLOAD_SPARSE;
   one.item.own[0].section(0).count = one.item.own[0].section(1).count = 4;
   ASSERT_OK(one.close());

@@ -48,6 +48,7 @@ struct ItemRun {
   uint32_t owner = 0;
   bool encodes = true;  // on this rank
   bool decodes = true;
+  bool sum_is_owned = false;  // its sum goes to the owner alone (owned_sums.hpp)
   CompressorInstance* compressor = nullptr;
   MemoryInstance* memory = nullptr;
   std::vector<RoundNeed> rounds;  // empty: the item is only compensated

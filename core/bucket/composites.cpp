@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-// A payload with buffers of its own: room for `entries` index and value pairs.
+// A payload with its own buffers, with a capacity of `entries` index and value pairs.
 void own_pairs(PayloadStorage& payload, Buffer& data, uint64_t entries, int32_t rank) {
   RoundNeed pairs;
   pairs.combine = PENSTOCK_COMBINE_GATHER;

@@ -1,4 +1,4 @@
-// Pairs that a composite collective adds up: its message, and the payloads around it.
+// Pairs that a composite collective adds: its message, and the payloads around it.
 
 #include "core/bucket/composites.hpp"
 #include "core/bucket/testing.hpp"
@@ -15,7 +15,7 @@ using PlanOfComposite = penstock_status* (*)(void*, penstock_channel*,
                                              const penstock_message* const*, uint64_t,
                                              penstock_collective_need* const*);
 
-// Rank 1 of two over a composite, which is asked where it has a plan.
+// Rank 1 of two over a composite, which the core asks if the composite has a plan.
 struct Composite : PaperBucket {
   explicit Composite(PlanOfComposite plan = nullptr) : PaperBucket(1, 2) {
     table.struct_size = sizeof table;
@@ -82,7 +82,7 @@ TEST(CompositeMessages, ResultsRefusedAndTakenHaveRoomForWhatTheItemSends) {
   EXPECT_EQ(item.taken.c()->rank, 1);
   EXPECT_EQ(composite(paper.message()).refused_pointers,
             std::vector<penstock_payload*>{item.refused.c()});
-  // The memory is told what the composite has taken, not what was encoded.
+  // The memory receives the entries that the composite has taken, not the encoded payload.
   EXPECT_EQ(paper.coding().memory_calls[0].taken[0], item.taken.c());
 }
 
@@ -115,7 +115,7 @@ TEST(CompositeMessages, AreOfTheLastRoundAlone) {
   EXPECT_EQ(calls[1].n_ranks, 1u);
 }
 
-// Of room for 6 results, 100 bytes of scratch and a state.
+// Asks for 6 results, 100 bytes of scratch and a state.
 penstock_status* plan(void*, penstock_channel*, const penstock_message* const* messages, uint64_t n,
                       penstock_collective_need* const* needs) {
   static const penstock_state_declaration hint = {sizeof(penstock_state_declaration),
@@ -144,7 +144,7 @@ TEST(CompositeMessages, HaveWhatTheCompositeAsksFor) {
   ASSERT_OK(paper.lay_out());
   const MessageRun& message = paper.message();
   EXPECT_EQ(large.received[0][0].section(0).capacity, 6u);
-  EXPECT_EQ(small.received[0][0].section(0).capacity, 4u);  // it has no more
+  EXPECT_EQ(small.received[0][0].section(0).capacity, 4u);  // its item has no more
   EXPECT_EQ(large.refused.section(0).capacity, 3u);
   EXPECT_EQ(message.message.exec->scratch_bytes, 100u);
   EXPECT_EQ(message.message.exec->scratch, composite(message).scratch.data());

@@ -91,7 +91,7 @@ struct Gathered : PaperBucket {
   int64_t offset(const void* data, const WorkMemory& memory) const {
     return static_cast<const std::byte*>(data) - memory.data();
   }
-  // Reads `parts`, one from each rank. Each part lies at the end of its room of 4096 bytes.
+  // Reads `parts`, one from each rank. Each part lies at the end of its 4096 bytes of memory.
   Status read(const std::vector<std::string>& parts) {
     message->receive = memory_of_bytes((4096 + uncoded()) * parts.size());
     message->receive_offsets.clear();

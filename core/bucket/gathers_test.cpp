@@ -1,5 +1,5 @@
-// Messages that bring each payload by itself, or joined by a composite, as they are laid out; and
-// those that carry values as they are within a host.
+// Layouts of messages that carry each payload separately or joined by a composite, and of messages
+// that carry uncompressed values within a host.
 
 #include "core/bucket/gathers.hpp"
 #include "core/bucket/testing.hpp"
@@ -31,7 +31,7 @@ const Numbers& room_for(const MessageRun& message) {
 TEST(GatheredMessages, HaveRoomForAPartOfEachRank) {
   for (const uint32_t ranks : {1u, 3u, 257u}) {
     PaperBucket paper(ranks - 1, ranks);
-    paper.add("w", 40, {pairs(3)});  // 16 of header, 12 and 12 to multiples of 8
+    paper.add("w", 40, {pairs(3)});  // 16 for the header, 12 and 12 rounded up to multiples of 8
     ASSERT_OK(paper.lay_out());
     ASSERT_EQ(paper.messages().size(), 1u);
     const MessageRun& message = paper.message();
@@ -54,7 +54,7 @@ TEST(GatheredMessages, HaveRoomForAPartOfEachRank) {
   }
 }
 
-// The example of docs/payloads.md: top-k at 1 % of a matrix, a vector as it is.
+// The example of docs/payloads.md: top-k at 1 % of a matrix, and an uncompressed vector.
 TEST(GatheredMessages, StandBesideTheSumsOfTheirBucket) {
   PaperBucket paper(0, 2);
   paper.add("matrix", 300'000, {pairs(3000)});
@@ -63,7 +63,7 @@ TEST(GatheredMessages, StandBesideTheSumsOfTheirBucket) {
   ASSERT_EQ(paper.messages().size(), 2u);
   EXPECT_EQ(paper.message(0).send.bytes(), 1204u);
   EXPECT_EQ(paper.message(0).items, Positions{1});
-  EXPECT_EQ(paper.message(1).send_counts, Numbers{24'040});  // 24'016 and 23, to a multiple of 8
+  EXPECT_EQ(paper.message(1).send_counts, Numbers{24'040});  // 24'016 + 23, rounded up to 8
   EXPECT_EQ(paper.message(1).items, Positions{0});
 }
 
@@ -90,7 +90,7 @@ TEST(GatheredMessages, WithCodedIndicesHaveCountsThatTravelAndRoomForIndicesAsTh
   ASSERT_OK(paper.lay_out());
   const MessageRun& message = paper.message();
   EXPECT_FALSE(is_exact(message));
-  // 28 to 32 of header; 160 and 23 to 184, and 160; 124 to 128, twice.
+  // The header, 28 rounded up to 32; 160 + 23 rounded up to 184; 160; 124 rounded up to 128, twice.
   EXPECT_EQ(message.send_counts, Numbers{32 + 184 + 160 + 128 + 128});
   EXPECT_EQ(message.message.count, 632u);
   EXPECT_EQ(message.send.bytes(), 632u + 160);
@@ -109,7 +109,7 @@ TEST(GatheredMessages, OfARoundHoldTheItemsThatHaveIt) {
   EXPECT_EQ(paper.message(0, 0, 0).items, (Positions{0, 1}));
   ASSERT_EQ(paper.messages(0, 1).size(), 1u);
   EXPECT_EQ(paper.message(0, 0, 1).items, Positions{1});
-  EXPECT_EQ(paper.message(0, 0, 1).send.bytes(), 32u);  // 4 + 8 to 16, and 16
+  EXPECT_EQ(paper.message(0, 0, 1).send.bytes(), 32u);  // 4 + 8 rounded up to 16, and 16
 }
 
 // ---- To owners and from them ----
@@ -125,8 +125,8 @@ struct Shards : PaperBucket {
       part.sum = &sum;
       sum.sum_of = &part;
     };
-    share("a", 4, 0);  // 12 to 16, and 16
-    share("b", 2, 2);  // 12 to 16, and 8
+    share("a", 4, 0);  // 12 rounded up to 16, and 16
+    share("b", 2, 2);  // 12 rounded up to 16, and 8
   }
 };
 
@@ -137,7 +137,7 @@ TEST(ShardMessages, EachOwnerIsSentItsPartAndNothingElse) {
     const MessageRun& message = shards.message(0, 0);
     EXPECT_EQ(message.message.pattern, uint32_t{PENSTOCK_ALL_TO_ALL});
     EXPECT_EQ(message.by_owner, (std::vector<Positions>{{0}, {}, {1}}));
-    EXPECT_EQ(message.send_counts, (Numbers{32, 8, 24}));  // who owns nothing gets flags
+    EXPECT_EQ(message.send_counts, (Numbers{32, 8, 24}));  // a rank without gradients gets flags
     EXPECT_EQ(message.send_offsets, (Numbers{0, 32, 40}));
     EXPECT_EQ(message.send.bytes(), 64u);
     EXPECT_EQ(message.message.send_counts, message.send_counts.data());
@@ -193,7 +193,7 @@ TEST(HostMessages, SharesFollowEachOtherByOwnerEachWithAFlag) {
   EXPECT_EQ(scattered.receive_counts, (Numbers{7, 8}));
   EXPECT_EQ(scattered.message.count, 15u);
   EXPECT_EQ(scattered.send.bytes(), 60u);
-  // What arrives here is what is exchanged with other hosts.
+  // The received share is the data for the exchange between hosts.
   const auto* const share = static_cast<const std::byte*>(scattered.message.receive);
   EXPECT_EQ(hosts.item(0).share, nullptr);
   EXPECT_EQ(hosts.item(1).share, share);
@@ -228,7 +228,7 @@ TEST(HostMessages, WhoOwnsNothingExchangesNothingAcrossHosts) {
     item.encodes = item.decodes = false;
   }
   ASSERT_OK(hosts.lay_out());
-  EXPECT_EQ(hosts.message(0, 0).receive_counts, (Numbers{14, 1}));  // the flag is its own
+  EXPECT_EQ(hosts.message(0, 0).receive_counts, (Numbers{14, 1}));  // the owner has its own flag
   ASSERT_EQ(hosts.bucket.legs[1].messages.size(), 1u);
   EXPECT_TRUE(hosts.messages(1).empty());
 }

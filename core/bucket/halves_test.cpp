@@ -22,7 +22,7 @@ struct Halves : PaperBucket {
 
 TEST(Halves, AreSharesOfWhichTheFirstAreLongerByOne) {
   for (uint32_t rank = 0; rank < 4; ++rank) {
-    Halves halves(rank, 4, 13);  // and a flag
+    Halves halves(rank, 4, 13);  // plus a flag
     ASSERT_OK(halves.lay_out());
     const MessageRun& scatter = halves.scatter();
     const MessageRun& collect = halves.collect();
@@ -54,7 +54,7 @@ TEST(Halves, TheShareThatArrivesIsTheOneThatIsPassedOn) {
   EXPECT_EQ(scatter.message.send, scatter.send.data());
   EXPECT_EQ(scatter.message.receive, collect.send.data());
   EXPECT_EQ(collect.message.send, collect.send.data());
-  // All shares together stand where decode looks for the sum.
+  // Decode expects the sum where all shares together are.
   EXPECT_EQ(collect.message.receive, halves.item->received[0][0].section(0).data);
   EXPECT_EQ(scatter.message.receive_counts, scatter.receive_counts.data());
   EXPECT_EQ(collect.message.receive_counts, collect.receive_counts.data());

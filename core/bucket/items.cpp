@@ -3,6 +3,7 @@
 #include "core/bucket/layout.hpp"
 #include "core/bucket/means.hpp"
 #include "core/bucket/needs_text.hpp"
+#include "core/comm/channel.hpp"
 #include "core/fit/item.hpp"
 #include "core/fit/needs.hpp"
 
@@ -59,15 +60,21 @@ void add_host_sums(Coding& coding, PieceRun& piece, const BoundScheme::Option& o
   });
 }
 
-// An item that is added on the way needs no owner, because no rank has to read it before all ranks
-// do.
+// An item that is added on the way needs no owner for the sum of all ranks, because no rank has to
+// read it before all ranks do. If each result is for its owner, which then owns whole gradients,
+// the sum goes to the owner alone.
+void add_sum(const BucketRun& bucket, Coding& parts, PieceRun& piece,
+             const BoundScheme::Option& option, const std::vector<OwnedRange>& owned) {
+  ItemRun& item = add_item(parts, piece, option, {piece.piece.first, piece.piece.numel},
+                           {0, piece.gradient->numel});
+  if (!bucket.ends_at_owners || !option.needs.compressor_facts.sums_for_one()) return;
+  item.sum_is_owned = true;
+  item.owner = owned.front().owner;
+}
+
 void add_shards(Coding& parts, Coding& sums, PieceRun& piece, const BoundScheme::Option& option,
                 const std::vector<OwnedRange>& owned, uint32_t me) {
   const ElementRange all{0, piece.gradient->numel};
-  if (!option.needs.compressor_facts.gathers) {
-    add_item(parts, piece, option, {piece.piece.first, piece.piece.numel}, all);
-    return;
-  }
   each_owned(piece, owned, [&](ElementRange range, ElementRange extent, uint32_t owner) {
     ItemRun& part = add_item(parts, piece, option, range, all);
     ItemRun& sum = add_item(sums, piece, option, range, extent);
@@ -167,6 +174,12 @@ Status check_composite(const BucketRun& bucket, const ItemRun& item,
       bucket.context.composite_name, item.compressor->name(), bucket.context.transport_name);
 }
 
+// Whether the link carries reduce-scatters. Messages from device to device bring sums to all ranks.
+bool scatters(const Link& link) {
+  return !link.is_announced && link.channel != nullptr &&
+         (link.channel->traits.patterns & PENSTOCK_PATTERN_BIT(PENSTOCK_REDUCE_SCATTER)) != 0;
+}
+
 Status complete_item(BucketRun& bucket, const Coding& coding, ItemRun& item, StateStore& states,
                      const penstock_compressor_need& compressor,
                      const penstock_memory_need& memory) {
@@ -189,6 +202,8 @@ Status complete_item(BucketRun& bucket, const Coding& coding, ItemRun& item, Sta
   place.place(item);
   item.passes_through = place.sends_from_here(place.link_of(coding, item, 0)) &&
                         is_plain(bucket, item, compressor, memory);
+  item.sum_is_owned = item.sum_is_owned && scatters(place.link_of(coding, item, 0));
+  if (item.sum_is_owned) item.decodes = item.owner == coding.links->group.rank();
   item.arrives_as_mean = arrives_as_mean(bucket, coding, item, compressor);
   item.compressor_wants = states_text(compressor.states, compressor.n_states);
   item.memory_wants = states_text(memory.states, memory.n_states);
@@ -269,6 +284,8 @@ void make_codings(BucketRun& bucket, const BoundScheme& bound_scheme) {
     };
     if (adds_in_hosts(route))
       add_host_sums(coding, piece, option, owned(), me);
+    else if (encodes_for_owners(route) && !option.needs.compressor_facts.gathers)
+      add_sum(bucket, coding, piece, option, owned());
     else if (encodes_for_owners(route))
       add_shards(coding, *bucket.codings.back(), piece, option, owned(), me);
     else

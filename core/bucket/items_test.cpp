@@ -1,4 +1,4 @@
-// The items of a bucket: what of its pieces belongs to whom.
+// The items of a bucket: the owners of the parts of its pieces.
 
 #include "core/bucket/items.hpp"
 
@@ -11,9 +11,9 @@ namespace {
 using testing::PaperBucket;
 using testing::ranks_on_one_host;
 
-// Gradients of 100 000, 10 and 0 elements, with plugins of tests/plugins: one that gathers, or
-// sums, and a memory that keeps. The first is cut where its second owner begins, and within the
-// last's.
+// Gradients of 100 000, 10 and 0 elements, with plugins of tests/plugins: a compressor that gathers
+// or sums, and a memory that keeps values. The first gradient is cut at the begin of its second
+// owner's part, and within the last owner's part.
 struct Pieces : PaperBucket {
   Pieces(uint32_t route, uint32_t rank, const std::vector<uint32_t>& hosts, bool gathers = true)
       : PaperBucket(route, rank, hosts) {
@@ -58,7 +58,7 @@ struct Pieces : PaperBucket {
     uint32_t owner;
     bool operator==(const Owned&) const = default;
   };
-  // Element by element: where the owner changes, an item begins.
+  // Element by element: an item begins at each change of the owner.
   std::vector<Owned> owned() const {
     std::vector<Owned> all;
     for (size_t p = 0; p < bucket.pieces.size(); ++p) {
@@ -113,7 +113,7 @@ TEST(Items, OfShardAreWhatEachOwnerHasOfEachPiece) {
     make_codings(pieces.bucket, *pieces.bound_scheme);
     ASSERT_EQ(pieces.bucket.codings.size(), 2u);
     const auto owned = pieces.owned();
-    EXPECT_EQ(owned.size(), 6u);  // of two owners in the third piece
+    EXPECT_EQ(owned.size(), 6u);  // the third piece has two owners
     EXPECT_EQ(pieces.items(0), owned);
     EXPECT_EQ(pieces.items(1), owned);
     EXPECT_TRUE(pieces.coding(0).to_owners);
@@ -171,7 +171,7 @@ TEST(Items, HaveStatesOnlyWhereTheyAreEncoded) {
     ScratchNeed scratch;
     for (size_t c = 0; c < 2; ++c)
       ASSERT_OK(plan_items(pieces.bucket, pieces.coding(c), pieces.states, scratch));
-    uint64_t kept = 100'010;  // of what this rank sends; and of what it owns
+    uint64_t kept = 100'010;  // of the sent values, then plus the owned values
     for (const Pieces::Owned& owned : pieces.owned())
       if (owned.owner == rank) kept += owned.numel;
     EXPECT_EQ(pieces.states.bytes(), kept * sizeof(float));

@@ -1,5 +1,4 @@
-// What a bucket is laid out into: its legs, the payloads of its items, and the calls that plugins
-// get in a step.
+// The layout of a bucket: its legs, the payloads of its items, and the calls of plugins in a step.
 
 #include "core/bucket/testing.hpp"
 
@@ -37,7 +36,7 @@ TEST(Layout, ABucketIsNamedByItsGradientsAndPlugins) {
 
 // ---- Legs ----
 
-// The bits of each leg: waits for forward, tells, ends the coding.
+// The flags of each leg: waits for the forward, reports the result, ends the coding.
 std::string legs_text(const BucketRun& bucket) {
   std::string text;
   for (const Leg& leg : bucket.legs) {
@@ -113,7 +112,7 @@ TEST(Layout, WhoDoesNotEncodeHasNoPayloadAndWhoDoesNotDecodeReceivesNone) {
   EXPECT_TRUE(part.received[0].empty());
   EXPECT_EQ(sum.own[0].size(), 0u);
   ASSERT_EQ(sum.received[0].size(), 1u);
-  EXPECT_EQ(sum.received[0][0].c()->rank, 2);  // from its owner alone
+  EXPECT_EQ(sum.received[0][0].c()->rank, 2);  // only from its owner
 }
 
 TEST(Layout, WhoRecordsWhatWasSentHasRoomToReadIt) {
@@ -129,7 +128,7 @@ TEST(Layout, WhoRecordsWhatWasSentHasRoomToReadIt) {
   EXPECT_EQ(coded.returned.section(0).data, coded.returned_data.data());
   EXPECT_EQ(coded.returned_data.bytes(), 36u);
   EXPECT_EQ(coded.returned.c()->rank, 1);
-  EXPECT_EQ(sparse.returned.size(), 0u);  // pairs can be read as they are
+  EXPECT_EQ(sparse.returned.size(), 0u);  // pairs need no decoding
   EXPECT_EQ(unrecorded.returned.size(), 0u);
 }
 
@@ -245,7 +244,7 @@ TEST(Prologues, HoldTheScalarsOfEachMemoryAndTheFlagBehindThem) {
   EXPECT_EQ(coding.prologue->message.send, coding.prologue->message.receive);
 }
 
-// Under `strict` ranks ask each other first, where something is coded that memories keep.
+// With `strict` the ranks exchange flags first if a memory keeps values of a coded item.
 TEST(Prologues, AreAFlagAloneWhereNothingIsMeasured) {
   const auto has_prologue = [](const std::function<void(PaperBucket&, ItemRun&)>& change) {
     PaperBucket paper(0, 2);
@@ -265,11 +264,11 @@ TEST(Prologues, AreAFlagAloneWhereNothingIsMeasured) {
   EXPECT_FALSE(has_prologue([](PaperBucket&, ItemRun& item) { item.passes_through = true; }));
   EXPECT_FALSE(has_prologue([](PaperBucket&, ItemRun& item) { item.rounds.clear(); }));
   EXPECT_FALSE(has_prologue([](PaperBucket&, ItemRun& item) { item.encodes = false; }));
-  // An owner that encodes for itself has nobody to ask.
+  // An owner that encodes for itself has no other rank to ask.
   EXPECT_FALSE(has_prologue([](PaperBucket& paper, ItemRun&) { paper.coding().of_sums = true; }));
 }
 
-// ---- Who divides ----
+// ---- The division ----
 
 struct Dividing : PaperBucket {
   explicit Dividing(uint32_t route = PENSTOCK_ROUTE_FLAT)
@@ -304,7 +303,7 @@ TEST(Means, AreLeftToTheCoreWhereOneOfACallIsNoMean) {
   }
 }
 
-// The last call is one with a vote, so the core divides, whatever an earlier call could.
+// The last call contains a vote, so the core divides, although an earlier call could divide.
 TEST(Means, OfAnItemAreMadeInItsLastRoundOrNotAtAll) {
   Dividing paper;
   ItemRun& mean = paper.add("mean", 2, {paper.sum, paper.sum});

@@ -3,6 +3,7 @@
 #include "core/bucket/announcement.hpp"
 #include "core/bucket/composites.hpp"
 #include "core/bucket/gathers.hpp"
+#include "core/bucket/owned_sums.hpp"
 #include "core/bucket/sums.hpp"
 
 #include <cstring>
@@ -81,15 +82,15 @@ Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& stat
     const RoundNeed& need = item.rounds[round];
     const bool is_announced = item.place().link_of(coding, item, round).is_announced;
     if (need.combine == PENSTOCK_COMBINE_SUM) {
-      // A rank that adds to a sum must receive it.
-      if (item.encodes != item.decodes)
+      // A rank that adds to a sum must receive it, unless it is for the owner alone.
+      if (item.encodes != item.decodes && !item.sum_is_owned)
         return internal("gradient '{}' is summed in round {} by ranks that {} it",
                         item.gradient->name, round,
                         item.encodes ? "do not decode" : "do not encode");
       PENSTOCK_ASSIGN(const uint32_t dtype, summed_dtype(item, round));
       const uint32_t reduction =
           item.arrives_as_mean ? uint32_t{PENSTOCK_REDUCE_MEAN} : need.reduction;
-      sums[{is_announced, dtype, reduction}].push_back(i);
+      sums[{is_announced, item.sum_is_owned, dtype, reduction}].push_back(i);
     } else if (is_announced) {
       announced.push_back(i);
     } else if (item.on_composite && round + 1 == item.rounds.size()) {
@@ -101,7 +102,9 @@ Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& stat
   }
   bool flagged = coding.prologue != nullptr || round > 0 || !gathers.empty() || !announced.empty();
   for (auto& [key, items] : sums) {
-    if (!begins.kind.decodes)
+    if (key.is_owned)
+      PENSTOCK_TRY(lay_out_owned_sum(bucket, begins, round, key, std::move(items)));
+    else if (!begins.kind.decodes)
       PENSTOCK_TRY(lay_out_halves(bucket, begins, ends, round, key, std::move(items)));
     else
       PENSTOCK_TRY(lay_out_sum(bucket, begins, round, key, std::move(items)));

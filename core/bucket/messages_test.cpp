@@ -1,5 +1,5 @@
-// Summed messages as they are laid out: what lies where, what is added in place, and where the flag
-// of a bucket travels. docs/payloads.md says the same in words.
+// Layouts of summed messages: the position of each section, the data that is added in place, and
+// the position of the bucket's flag. docs/payloads.md describes this layout in words.
 
 #include "core/bucket/testing.hpp"
 
@@ -63,7 +63,7 @@ TEST(SummedMessages, ArriveWhereTheyWereSentFromWithTheirPlannedCounts) {
   }
 }
 
-// An in-place sum would overwrite what may have to be given back, or be read by record.
+// A sum in place would overwrite a payload that the core may give back or that record reads.
 TEST(SummedMessages, WhatIsKeptIsReceivedElsewhere) {
   for (const bool keeps : {true, false}) {
     PaperBucket paper(0, 2);
@@ -99,7 +99,7 @@ TEST(SummedMessages, ElementsHaveTheSizeOfTheirType) {
     paper.add("first", 3, {summed({exactly(3, type)})});
     ItemRun& second = paper.add("second", 4, {summed({exactly(4, type)})});
     ASSERT_OK(paper.lay_out());
-    EXPECT_EQ(paper.message().send.bytes(), 8 * bytes);  // the flag is of the type, too
+    EXPECT_EQ(paper.message().send.bytes(), 8 * bytes);  // the flag has the type of the sum
     EXPECT_EQ(offset(second.own[0].section(0).data, paper.message().send), 3 * bytes);
   }
 }
@@ -131,7 +131,7 @@ TEST(SummedMessages, AreOnePerTypeAndReductionInTheSameOrderOnEveryRank) {
     EXPECT_EQ(paper.message(i).message.dtype, dtypes[i]) << i;
     EXPECT_EQ(paper.message(i).message.reduction, reductions[i]) << i;
   }
-  // A largest value has no place for a count of ranks.
+  // A maximum has no place for a count of ranks.
   EXPECT_FALSE(paper.message(1).has_flag);
   EXPECT_EQ(paper.message(1).message.count, 2u);
 }
@@ -204,7 +204,7 @@ TEST(Flags, AreNotSentWhereNothingElseIs) {
   EXPECT_FALSE(compensated.bucket.legs[0].sends());
 }
 
-// ---- Gradients that are summed as they are ----
+// ---- Gradients that are summed uncompressed ----
 
 TEST(PlainSums, OfOneGradientTakeNoMemoryWhateverItsSize) {
   constexpr uint64_t kElements = (uint64_t{1} << 33) + 5;  // more than 32 bits

@@ -1,5 +1,5 @@
-// The text by which ranks find out that their plugins have planned differently: it says all that
-// must be equal, and nothing that a rank decides alone.
+// Ranks compare this text to check that their plugins have equal needs. It has everything that must
+// be equal, and nothing that a rank decides alone.
 
 #include "core/bucket/needs_text.hpp"
 
@@ -17,7 +17,7 @@ using testing::PaperBucket;
 using testing::summed;
 using testing::up_to;
 
-// Of a bucket with this gradient, of which elements 2 to 11 are an item.
+// The text of a bucket with this gradient. Elements 2 to 11 of the gradient are an item.
 std::string text_of(const std::function<void(ItemRun&)>& change,
                     const std::function<void(PaperBucket&)>& change_bucket = {}) {
   auto paper = std::make_unique<PaperBucket>(0, 2);
@@ -25,7 +25,7 @@ std::string text_of(const std::function<void(ItemRun&)>& change,
   item.range = {2, 10};
   change(item);
   if (change_bucket) change_bucket(*paper);
-  // needs_text wants buckets that are owned, so the coding moves into one.
+  // needs_text takes buckets in unique pointers, so the coding moves into such a bucket.
   std::vector<std::vector<std::unique_ptr<BucketRun>>> phases(1);
   phases[0].push_back(std::make_unique<BucketRun>(paper->context, paper->bucket.plan, 0));
   phases[0][0]->codings = std::move(paper->bucket.codings);
@@ -63,7 +63,7 @@ TEST(NeedsText, SaysWhereNoRoundIs) {
             std::string::npos);
 }
 
-// Sums that replicated state is made of have the same bits only if they are made alike.
+// A replicated state that is made from sums has equal bits only if the ranks add in one way.
 TEST(NeedsText, SaysWhereBitsThatMustBeEqualAreMade) {
   const auto same_bits = [](ItemRun& item) {
     item.rounds = {summed({exactly(4)})};
@@ -76,7 +76,7 @@ TEST(NeedsText, SaysWhereBitsThatMustBeEqualAreMade) {
               on_device(item);
             }).find("; float32 on a device\n"),
             std::string::npos);
-  EXPECT_EQ(text_of(on_device), text_of(kAsItIs));  // of others it does not matter
+  EXPECT_EQ(text_of(on_device), text_of(kAsItIs));  // has no effect on other needs
 }
 
 TEST(NeedsText, DiffersWhereAnythingDiffersThatRanksMustHaveInCommon) {

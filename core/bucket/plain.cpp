@@ -5,7 +5,7 @@
 namespace penstock {
 namespace {
 
-// Calls body(storage, elements) for each gradient that has elements.
+// Calls body(storage, elements) for each gradient with elements.
 template <typename Body>
 void each_stretch(const MessageRun& message, const Body& body) {
   for (const size_t position : message.items) {

@@ -12,15 +12,6 @@
 namespace penstock {
 namespace {
 
-// The number of elements that all sections of `items` take in a summed message.
-uint64_t summed_elements(const Coding& coding, const std::vector<size_t>& items, uint32_t round) {
-  uint64_t count = 0;
-  for (size_t position : items)
-    for (const SectionNeed& section : coding.items[position].rounds[round].sections)
-      count += section.capacity;
-  return count;
-}
-
 // Whether the sent payloads must outlive the exchange: an in-place sum would overwrite payloads
 // that may be given back.
 bool keeps_own(const Coding& coding, const std::vector<size_t>& items, uint32_t round) {
@@ -30,31 +21,50 @@ bool keeps_own(const Coding& coding, const std::vector<size_t>& items, uint32_t 
   });
 }
 
-void point_summed(Coding& coding, MessageRun& message, uint32_t round) {
-  const uint64_t element = dtype_bytes(message.message.dtype);
-  const WorkMemory& arrived = message.receive.bytes() != 0 ? message.receive : message.send;
-  uint64_t at = 0;
-  for (size_t position : message.items) {
-    ItemRun& item = coding.items[position];
-    for (size_t s = 0; s < item.rounds[round].sections.size(); ++s) {
-      const uint64_t capacity = item.rounds[round].sections[s].capacity;
-      const WorkPlace& place = item.place();
-      place.point(item.own[round].section(s), message.send, message.send.data() + at);
-      place.point(item.received[round][0].section(s), arrived, arrived.data() + at);
-      item.received[round][0].section(s).count = capacity;
-      at += capacity * element;
-    }
-  }
-}
-
 }  // namespace
 
-Status SumMessage::make_room(uint32_t round) {
-  uint64_t count = summed_elements(*coding, items, round);
+uint64_t summed_elements(const Coding& coding, const std::vector<size_t>& items, uint32_t round) {
+  uint64_t count = 0;
+  for (size_t position : items)
+    for (const SectionNeed& section : coding.items[position].rounds[round].sections)
+      count += section.capacity;
+  return count;
+}
+
+void SumMessage::choose_flag() {
   const bool adds =
       message.reduction == PENSTOCK_REDUCE_SUM || message.reduction == PENSTOCK_REDUCE_MEAN;
   has_flag = !is_announced() && adds && is_floating(message.dtype);
   is_mean = message.reduction == PENSTOCK_REDUCE_MEAN;
+}
+
+void SumMessage::point_sent(const std::vector<size_t>& positions, uint32_t round, std::byte* at) {
+  for (const size_t position : positions) {
+    ItemRun& item = coding->items[position];
+    for (size_t s = 0; s < item.rounds[round].sections.size(); ++s) {
+      item.place().point(item.own[round].section(s), send, at);
+      at += item.rounds[round].sections[s].bytes();
+    }
+  }
+}
+
+void SumMessage::point_received(const std::vector<size_t>& positions, uint32_t round,
+                                const WorkMemory& arrived, std::byte* at) {
+  for (const size_t position : positions) {
+    ItemRun& item = coding->items[position];
+    for (size_t s = 0; s < item.rounds[round].sections.size(); ++s) {
+      const SectionNeed& need = item.rounds[round].sections[s];
+      penstock_section& section = item.received[round][0].section(s);
+      item.place().point(section, arrived, at);
+      section.count = need.capacity;
+      at += need.bytes();
+    }
+  }
+}
+
+Status SumMessage::make_room(uint32_t round) {
+  uint64_t count = summed_elements(*coding, items, round);
+  choose_flag();
   flag_index = count;
   if (has_flag) ++count;
   const uint64_t bytes = count * dtype_bytes(message.dtype);
@@ -65,7 +75,9 @@ Status SumMessage::make_room(uint32_t round) {
   message.send = send.data();
   message.receive = receive.bytes() != 0 ? receive.data() : send.data();
   message.count = count;
-  point_summed(*coding, *this, round);
+  point_sent(items, round, send.data());
+  const WorkMemory& arrived = receive.bytes() != 0 ? receive : send;
+  point_received(items, round, arrived, arrived.data());
   return {};
 }
 
@@ -155,13 +167,17 @@ Status SumMessage::read_flag(const void* arrived) const {
 Status SumMessage::read(const Leg& leg, uint32_t round) {
   if (!leg.kind.decodes) return {};  // this is a part of the sum; a later leg reads it
   PENSTOCK_TRY(read_flag(message.receive));
-  for (const size_t position : items) {
+  take_kinds(items, round);
+  return {};
+}
+
+void SumMessage::take_kinds(const std::vector<size_t>& positions, uint32_t round) {
+  for (const size_t position : positions) {
     ItemRun& item = coding->items[position];
     const uint32_t kind = item.own[round].c()->kind;
     item.received[round][0].c()->kind =
         kind == PENSTOCK_PAYLOAD_ABSENT ? uint32_t{PENSTOCK_PAYLOAD_CODED} : kind;
   }
-  return {};
 }
 
 Status FlagMessage::read(const Leg&, uint32_t) {

@@ -16,7 +16,16 @@ struct SumMessage : MessageRun {
   Status read(const Leg& leg, uint32_t round) override;
 
  protected:
+  // Sets whether a flag travels behind the values. [control]
+  void choose_flag();
+  // Points the payloads of `positions` at their places in the message, one after the other from
+  // `at` on. [control]
+  void point_sent(const std::vector<size_t>& positions, uint32_t round, std::byte* at);
+  void point_received(const std::vector<size_t>& positions, uint32_t round,
+                      const WorkMemory& arrived, std::byte* at);
   Status read_flag(const void* arrived) const;
+  // Gives the arrived payloads of `positions` their kinds, which do not travel.
+  void take_kinds(const std::vector<size_t>& positions, uint32_t round);
 };
 
 // A flag alone, or the prologue of a coding: the scalars that memories have measured (`Measure`
@@ -34,9 +43,13 @@ struct SharesMessage final : SumMessage {
   Status prepare(Leg&, uint32_t) override { return {}; }
 };
 
-// The key of a sum message: its items have one element type, one reduction and one kind of link.
+// The number of elements that all sections of `items` take in a summed message. [control]
+uint64_t summed_elements(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
+
+// The key of a sum message: its items have one element type, one reduction and one kind of link,
+// and their sums go to all ranks or to owners (owned_sums.hpp).
 struct Summed {
-  bool is_announced;
+  bool is_announced, is_owned;
   uint32_t dtype, reduction;
   auto operator<=>(const Summed&) const = default;
 };

@@ -1,5 +1,5 @@
-// Parts of gathered messages that no rank of good will sends: each is refused with the rank and the
-// gradient before anything of it is used.
+// Parts of gathered messages that a correct rank never sends. Each part is refused, and the message
+// names rank and gradient, before any value is used.
 
 #include "core/bucket/gathered_testing.hpp"
 
@@ -12,7 +12,7 @@ using testing::pairs;
 using testing::Part;
 using testing::up_to;
 
-// A gradient of pairs and one of codes, on rank 0 of two.
+// A gradient with pairs and a gradient with codes, on rank 0 of two.
 struct Two : Gathered {
   Two() : Gathered(0, 2) {
     add("sparse", 10, {pairs(4)});
@@ -97,7 +97,7 @@ TEST(HostileParts, ThatEndTooEarlyAreRefusedWhereTheyEnd) {
   expect_end(39, "sparse", 1);
   expect_end(40, "coded", 0);
   expect_end(43, "coded", 0);
-  expect_end(47, "coded", 0);  // the zeros behind it belong to it
+  expect_end(47, "coded", 0);  // the zeros behind the code are a part of it
 }
 
 TEST(HostileParts, WhatFollowsTheLastSectionIsNotLookedAt) {
@@ -105,7 +105,7 @@ TEST(HostileParts, WhatFollowsTheLastSectionIsNotLookedAt) {
   EXPECT_TRUE(two.read({part(kHonest), part(kHonest) + std::string(16, '\xff')}).ok());
 }
 
-// 4 times 2^32 - 1 is more than 32 bits hold, and 4 times 2^30 is 0 in 32 bits.
+// 4 * (2^32 - 1) needs more than 32 bits, and 4 * 2^30 is 0 in 32 bits.
 TEST(HostileParts, CountsWhoseBytesTake33BitsAreNotTakenForFew) {
   for (const uint32_t count : {0xffffffffu, 0x40000000u}) {
     Gathered large(0, 2);
@@ -138,9 +138,9 @@ TEST(HostileParts, OfASetOfSomeRanksAreToldByTheirRankInTheWorld) {
             "set 'set', bucket 3: the message of rank 5 has 0 bytes, its header alone takes 16");
 }
 
-// ---- What a device will find ----
+// ---- Errors that a device will find ----
 
-// Device-resident pairs, on rank 1 of two; their values go through host memory.
+// Device-resident pairs, on rank 1 of two. Their values go through host memory.
 struct OnDevice : Gathered {
   OnDevice() : Gathered(1, 2), item(add("w", 10, {pairs(4)})) {
     item.of->place = &testing::place_on_paper();
@@ -164,7 +164,7 @@ TEST(PartsForADevice, PointToItsMemoryAndMayBeLookedAtOnTheHost) {
   const penstock_section& values = receiver.came(receiver.item, 0, 1);
   EXPECT_EQ(values.on_host, memory.data() + begin + 24);
   EXPECT_EQ(values.data, memory.twin_of(memory.data()) + begin + 24);
-  // What this rank has sent lies on the device already.
+  // The payload of this rank lies on the device already.
   EXPECT_EQ(receiver.came(receiver.item, 1, 0).data, receiver.item.own[0].section(0).data);
   EXPECT_EQ(receiver.came(receiver.item, 1, 0).on_host, memory.data() + 8192 - 32 + 16);
 }
@@ -193,7 +193,7 @@ TEST(PartsForADevice, AreClosedOnTheHostAndStayWhereTheDeviceHasLeftThem) {
   penstock_section& values = sender.item.own[0].section(1);
   ASSERT_EQ(indices.data, there + 16);
   ASSERT_EQ(values.data, there + 32);
-  // What was copied out of the device.
+  // Stands for the copy from the device.
   *reinterpret_cast<uint32_t*>(memory.data() + 16) = 6;
   *reinterpret_cast<float*>(memory.data() + 32) = 2.5f;
   sender.item.own[0].c()->kind = PENSTOCK_PAYLOAD_SPARSE;

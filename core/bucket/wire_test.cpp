@@ -1,4 +1,4 @@
-// What a rank's part of a gathered message looks like, byte by byte, and what is refused of it.
+// The bytes of a rank's part of a gathered message, and the refusal of invalid parts.
 
 #include "core/bucket/wire.hpp"
 
@@ -44,7 +44,8 @@ TEST(Wire, EachRoundHasSectionsOfItsOwn) {
 TEST(Wire, TopkAtOnePercentOfAMatrixTakesAtMost24040Bytes) {
   Gathered matrix(0, 1);
   matrix.add("matrix", 300'000, {pairs(3000)});
-  // 24'016, and 23 that a coded section may have beyond its raw form, to a multiple of 8.
+  // 24'016, plus 23 that a coded section may have beyond its raw form, rounded up to a multiple of
+  // 8.
   EXPECT_EQ(gathered_capacity(matrix.coding(), {0}, 0), 24'040u);
 }
 
@@ -67,7 +68,7 @@ TEST(Wire, SectionsBeginAtMultiplesOf8BytesBehindTheHeader) {
   ItemRun& empty = odd.add("empty", 0, {gathered({up_to(0)})});
   ItemRun& bytes = odd.add("bytes", 77, {gathered({up_to(77, PENSTOCK_UINT8)})});
   ItemRun& half = odd.add("half", 5, {gathered({exactly(5, PENSTOCK_FLOAT16)})});
-  // 4 + 16 + 8 + 8 + 8 = 44 bytes of header, then 36, 9, 4, 0, 77 and 10 of sections.
+  // The header has 4 + 16 + 8 + 8 + 8 = 44 bytes, then the sections have 36, 9, 4, 0, 77 and 10.
   EXPECT_EQ(gathered_capacity(odd.coding(), {0, 1, 2, 3}, 0), 208u);
   odd.open();
   odd.place({208});
@@ -133,9 +134,9 @@ TEST(Wire, WhatWasEncodedMovesTogetherAndGapsAreZeros) {
   expected.text("abcdefghi").zeros(7);
   EXPECT_EQ(sender.sent(), expected.bytes());
   EXPECT_EQ(sender.message->send_counts, (std::vector<uint64_t>{expected.bytes().size()}));
-  // Room for what comes is what it was before the step, whatever came in it.
+  // The step has not changed the capacity for received data.
   EXPECT_EQ(sender.message->receive_counts, (std::vector<uint64_t>{4096, 4096}));
-  // What was sent may have to be given back.
+  // The core may have to give back the sent payload.
   EXPECT_EQ(sender.offset(coded.own[0].section(0).data, sender.message->send), 64);
 }
 
@@ -184,7 +185,7 @@ TEST(Wire, PartsOfAnAllToAllFollowEachOtherWithoutGaps) {
   EXPECT_EQ(sender.message->send_counts, (std::vector<uint64_t>{24, 8, 24}));
   ASSERT_EQ(sender.message->message.count, 56u);
   EXPECT_EQ(sender.sent().substr(16, 8), Part().floats({1, 2}).bytes());
-  EXPECT_EQ(sender.sent().substr(24, 4), Part().words({0}).bytes());  // an owner of nothing
+  EXPECT_EQ(sender.sent().substr(24, 4), Part().words({0}).bytes());  // a rank that owns nothing
   EXPECT_EQ(sender.sent().substr(32, 16), Part().words({0, 2, 1}).zeros(4).bytes());
   EXPECT_EQ(sender.sent().substr(48), Part().floats({3}).zeros(4).bytes());
 }
@@ -240,13 +241,13 @@ TEST(Wire, OneRankThatIsNotFiniteMakesTheBucketVoid) {
   receiver.add("w", 2, {gathered({up_to(2)})});
   receiver.open();
   const std::string finite = Part().words({0, 1, 0}).zeros(4).bytes();
-  // The other bits of the lower half say nothing here.
+  // The other bits of the lower half have no meaning here.
   const std::string later = Part().words({0xfffe, 1, 0}).zeros(4).bytes();
   ASSERT_OK(receiver.read({finite, later}));
   EXPECT_FALSE(receiver.bucket.is_void);
   ASSERT_OK(receiver.read({finite, Part().words({1, 1, 0}).zeros(4).bytes()}));
   EXPECT_TRUE(receiver.bucket.is_void);
-  EXPECT_EQ(receiver.coding().failed_owners, std::vector<bool>(2));  // all encode: nobody owns
+  EXPECT_EQ(receiver.coding().failed_owners, std::vector<bool>(2));  // there are no owners
 }
 
 TEST(Wire, OfSumsOnlyWhatTheirOwnersSendIsReadAndItIsNotedWhoHasNone) {

@@ -1,4 +1,4 @@
-// Where memory of each place begins, and where each of its bytes has its twin.
+// The begin of the memory of each place, and the twin of each byte.
 
 #include "core/bucket/work_memory.hpp"
 
@@ -9,7 +9,7 @@ namespace {
 
 using testing::place_on_paper;
 
-constexpr uint64_t kTooMany = (uint64_t{1} << 30) + 1;  // for this device
+constexpr uint64_t kTooMany = (uint64_t{1} << 30) + 1;  // more than this device has
 
 TEST(WorkMemory, OfNothingIsEmpty) {
   const WorkMemory none;

@@ -13,11 +13,11 @@
 namespace penstock {
 namespace {
 
-// Base tags a composite may use for each of its messages.
+// The number of base tags that a composite may use per message.
 constexpr uint64_t kTagsPerMessage = 8;
 
-// What a composite sees as its base: the base's own table with a submit that counts. The instance
-// pointer it gets is the Channel of the base, so that the count has somewhere to go.
+// A composite sees the table of its base with another `submit`, which counts. The instance pointer
+// is the Channel of the base, which stores the count.
 penstock_status* counted_submit(void* instance, penstock_channel* handle,
                                 const penstock_message* message, penstock_ticket** ticket) {
   auto* base = static_cast<Channel*>(instance);
@@ -59,7 +59,7 @@ Status progress(Channel& channel, penstock_ticket* ticket, uint32_t& state) {
   PENSTOCK_TRY(from_c(channel.table->progress(channel.instance, ticket, &state)));
   if (state == PENSTOCK_PENDING || state == PENSTOCK_DONE) return {};
   const uint32_t unknown = std::exchange(state, PENSTOCK_PENDING);
-  abort_handle(channel);  // it may still use the message's buffers, which are free after this
+  abort_handle(channel);  // it may still use the message's buffers, which are freed next
   return internal(
       "channel '{}': progress of the collective says that a message is in state {}, expected {} "
       "(pending) or {} (done); tell the plugin's author",

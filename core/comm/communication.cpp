@@ -11,21 +11,21 @@
 namespace penstock {
 namespace {
 
-// How long to sleep after so many polls in which nothing ended. The first polls only yield: small
-// messages are quick.
+// Chooses the sleep after a number of polls without an ended message. The first polls only yield,
+// because small messages are quick.
 constexpr unsigned kYieldingPolls = 40;
 constexpr unsigned kYieldingPollsWhileWaiting = 200;
 constexpr size_t kUsualMessages = 1024;
 constexpr std::chrono::microseconds kShortSleep{20};
 constexpr std::chrono::microseconds kLongSleep{100};
-// Nobody waits: fewer and longer runs take less from the compute thread on this core. What a
-// transport keeps in flight, about 1 MB per peer, must outlast it.
+// If no thread waits, fewer and longer runs take less time from the compute thread on this core.
+// The data that a transport keeps in flight, about 1 MB per peer, must last for this sleep.
 constexpr std::chrono::microseconds kLongSleepDuringCompute{500};
 
 }  // namespace
 
 Communication::Communication(CallSlot* calls) : calls_(calls) {
-  // How many messages meet differs from step to step; this is more than most models have.
+  // The number of messages at once differs from step to step. Most models need fewer than this.
   queue_.reserve(kUsualMessages);
   taken_.reserve(kUsualMessages);
   in_flight_.reserve(kUsualMessages);
@@ -173,7 +173,8 @@ void Communication::loop() {
   for (;;) {
     if (!take_work(idle_polls)) break;
     if (!taken_tasks_.empty() || !taken_.empty()) idle_polls = 0;
-    // Messages first: a task that closes a channel comes after all that was handed over for it.
+    // First messages, because a task that closes a channel comes after all messages for the
+    // channel.
     for (const Submission& submission : taken_) start(submission);
     taken_.clear();
     for (const auto& task : taken_tasks_) {
@@ -186,14 +187,15 @@ void Communication::loop() {
   }
   fail_everything(Status(Code::aborted, "the runtime was closed"));
   if (listener_ != nullptr) listener_->polled();
-  // Composites before the transports they stand on.
+  // First composites, then their base transports.
   while (!channels_.empty()) {
     close_handle(*channels_.back());
     channels_.pop_back();
   }
 }
 
-// Fetches what others handed over; sleeps when there is nothing to do. False at the end.
+// Takes the work that other threads have handed over, and sleeps if there is none. False at the
+// end.
 bool Communication::take_work(unsigned idle_polls) {
   Lock lock(mutex_);
   if (in_flight_.empty()) {
@@ -228,7 +230,7 @@ bool Communication::take_work(unsigned idle_polls) {
 void Communication::start(const Submission& submission) {
   Channel* channel = submission.channel;
   const bool ordered = (channel->traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0;
-  // After an abort the turns before it may never come.
+  // After an abort the earlier turns may never come.
   if (!ordered || submission.sequence == Transfer::kAtOnce || aborted_.load()) {
     if (submission.exchange != nullptr) go(channel, submission.exchange);
     return;
@@ -254,7 +256,7 @@ void Communication::go(Channel* channel, Transfer* exchange) {
   in_flight_.push_back({channel, exchange, ticket, now_us()});
 }
 
-// Another channel may get the address of this one.
+// A later channel may get the address of this channel, so no held message may stay.
 void Communication::end_held(Channel& channel) {
   auto held = held_.lower_bound({&channel, 0});
   while (held != held_.end() && held->first.first == &channel) {
@@ -286,7 +288,7 @@ bool Communication::poll_once() {
       status = limit_error(*pending.channel, pending.exchange->message, limit);
     }
     if (status.ok() && state == PENSTOCK_PENDING) {
-      in_flight_[kept++] = pending;  // in the order of submission: the earliest are asked first
+      in_flight_[kept++] = pending;  // the earliest are polled first
       continue;
     }
     if (status.ok()) status = pending.exchange->collect(*pending.channel, pending.ticket);
@@ -300,8 +302,8 @@ bool Communication::poll_once() {
 
 void Communication::fail_everything(const Status& reason) {
   for (const auto& channel : channels_) abort_handle(*channel);
-  // A ticket is released only after its channel was aborted: from then on nobody writes into its
-  // buffers.
+  // A ticket is released only after the abort of its channel. After the abort the transport writes
+  // to no buffer.
   for (Pending& pending : in_flight_) {
     pending.channel->table->release(pending.channel->instance, pending.ticket);
     finish(*pending.exchange, reason);

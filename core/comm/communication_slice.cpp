@@ -1,6 +1,6 @@
-// Slices per thread are part of Linux's earliest-eligible-virtual-deadline-first scheduling, since
-// 6.12: a waking thread with the shorter slice has the earlier deadline and takes the core at once.
-// A thread that yields gives up one slice: a short one, then, instead of milliseconds.
+// Slices per thread belong to Linux's scheduler EEVDF (earliest eligible virtual deadline first),
+// since 6.12. A waking thread with a shorter slice has an earlier deadline and gets the core at
+// once. A thread that yields gives up one slice, which is then short and not some milliseconds.
 #include "core/comm/communication_slice.hpp"
 
 #ifdef __linux__
@@ -17,7 +17,7 @@ namespace penstock {
 
 namespace {
 
-// struct sched_attr of linux/sched/types.h, first version; glibc 2.36 has none.
+// The first version of struct sched_attr in linux/sched/types.h, which glibc 2.36 does not have.
 struct Attributes {
   uint32_t size;
   uint32_t policy;
@@ -28,8 +28,8 @@ struct Attributes {
   uint64_t deadline_ns;
   uint64_t period_ns;
 };
-constexpr uint64_t kSliceNs = 100'000;    // the least the kernel grants
-constexpr unsigned long kSlackNs = 1000;  // how late a sleep may end; 50 us unless asked
+constexpr uint64_t kSliceNs = 100'000;    // the kernel's minimum
+constexpr unsigned long kSlackNs = 1000;  // how late a sleep may end; default 50 us
 constexpr uint32_t kOrdinary = 0;         // SCHED_OTHER
 
 }  // namespace
@@ -43,7 +43,7 @@ void ask_for_short_slice() {
   Attributes attributes{};
   attributes.size = sizeof attributes;
   if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
-  // Whoever runs this process under another policy knows why.
+  // Another policy was chosen on purpose, so it stays.
   if (attributes.policy != kOrdinary) return;
   attributes.size = sizeof attributes;
   attributes.runtime_ns = kSliceNs;

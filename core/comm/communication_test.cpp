@@ -1,4 +1,4 @@
-// Messages of a channel that keeps an order, when the turn of those before them never comes.
+// Messages of an ordered channel when an earlier turn never comes.
 #include "core/comm/communication.hpp"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace penstock::communication_test {
 namespace {
 
-// A transport that keeps an order and whose messages never arrive.
+// An ordered transport whose messages never arrive.
 penstock_collective silent_transport() {
   static int nothing = 0;
   penstock_collective table{};
@@ -42,7 +42,7 @@ class OutOfTurn final : public Transfer {
  public:
   explicit OutOfTurn(uint64_t place) { sequence = place; }
   void finished(Status status) override { end_.set_value(std::move(status)); }
-  // Why it ended; an empty text where it does not.
+  // The reason of the end, or an empty text if the message does not end.
   std::string end() {
     std::future<Status> end = end_.get_future();
     if (end.wait_for(std::chrono::seconds(20)) != std::future_status::ready) return "";
@@ -67,7 +67,7 @@ class OrderedChannel : public ::testing::Test {
   }
 
   const penstock_collective table_ = silent_transport();
-  // Before the communication: it ends them at last.
+  // Declared first, because the communication thread uses them until it ends.
   OutOfTurn second_{1}, third_{2};
   Communication communication_;
   Channel* channel_ = nullptr;
@@ -75,15 +75,15 @@ class OrderedChannel : public ::testing::Test {
 
 TEST_F(OrderedChannel, EndsWhatWaitsForItsTurnWhenTheRunIsAborted) {
   communication_.submit(channel_, &second_);
-  ASSERT_TRUE(communication_.run([] { return Status(); }).ok());  // it has been taken
+  ASSERT_TRUE(communication_.run([] { return Status(); }).ok());  // the message has been taken
   communication_.abort(Status(Code::aborted, "rank 1 failed"));
   EXPECT_EQ(second_.end(), "rank 1 failed");
 }
 
-// A bucket that was still encoding when the run was given up.
+// The bucket was still encoding when the run was given up.
 TEST_F(OrderedChannel, EndsWhatComesOutOfTurnAfterAnAbort) {
   communication_.abort(Status(Code::aborted, "rank 1 failed"));
-  ASSERT_TRUE(communication_.run([] { return Status(); }).ok());  // the abort has been seen
+  ASSERT_TRUE(communication_.run([] { return Status(); }).ok());  // the thread has seen the abort
   communication_.submit(channel_, &third_);
   EXPECT_EQ(third_.end(), "rank 1 failed");
 }
@@ -95,7 +95,7 @@ TEST_F(OrderedChannel, EndsWhatWaitsForItsTurnWhenItIsClosed) {
   EXPECT_EQ(second_.end(), "channel 'ordered' was closed before this message was sent");
 }
 
-// What a step would take for an arrival, and read from buffers that nobody has filled.
+// Otherwise a step would take it for an arrival and read buffers that are not filled.
 TEST(Progress, AStateThatIsNoneEndsTheMessageWithASentence) {
   penstock_collective table = silent_transport();
   table.progress = [](void*, penstock_ticket*, uint32_t* state) -> penstock_status* {

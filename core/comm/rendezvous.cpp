@@ -12,7 +12,7 @@
 namespace penstock {
 namespace {
 
-// Equal on the ranks of one host, other on other hosts, though they may be called the same.
+// Equal on the ranks of one host, and different on different hosts, even if their names are equal.
 std::string name_of_this_host() {
   char name[256] = {};
   (void)gethostname(name, sizeof(name) - 1);
@@ -21,7 +21,7 @@ std::string name_of_this_host() {
   return fmt::format("{} {}", name, boot);
 }
 
-// From 0, in the order in which ranks have them first.
+// Numbers hosts from 0, in the order in which they first appear.
 std::vector<uint32_t> numbered(const std::vector<std::string>& names) {
   std::map<std::string_view, uint32_t> numbers;
   std::vector<uint32_t> hosts;
@@ -30,14 +30,14 @@ std::vector<uint32_t> numbered(const std::vector<std::string>& names) {
   return hosts;
 }
 
-// Rank 0 waits this long for ranks of a second run, started at the same instant at the same place.
+// Rank 0 waits this long for ranks of another run that was started at this moment at this address.
 constexpr uint64_t kSettleUs = 1'000'000;
 
 constexpr uint64_t kAddressBytes = 16384;
-constexpr uint64_t kPlaceTag = (uint64_t{1} << 20) - 2;  // not that of the address
+constexpr uint64_t kPlaceTag = (uint64_t{1} << 20) - 2;  // must differ from the tag of the address
 
-// Where each rank is as far as TCP is concerned. Equal names of hosts say little: containers and
-// network namespaces share them.
+// The place of each rank for TCP. Names of hosts are not enough, because containers and network
+// namespaces may share a name.
 Result<std::vector<uint64_t>> exchange_places(Communication& communication, Channel& world,
                                               uint64_t deadline_us) {
   const uint32_t size = world.members.size();
@@ -62,11 +62,11 @@ Result<std::vector<uint64_t>> exchange_places(Communication& communication, Chan
   message.tag = kPlaceTag;
   message.deadline_us = deadline_us;
   PENSTOCK_TRY(communication.transfer_and_wait(&world, message));
-  // Where the system does not tell, the transport's word for the host must do.
+  // If some system does not give its place, the hosts of the transport are used.
   return std::count(places.begin(), places.end(), uint64_t{0}) == 0 ? places : by_transport;
 }
 
-// Rank 0's address for the control store, over the transport.
+// Sends rank 0's address of the store over the transport.
 Result<std::string> exchange_address(Communication& communication, Channel& world,
                                      uint64_t deadline_us, const std::string& mine) {
   std::string buffer(kAddressBytes, '\0');
@@ -86,7 +86,7 @@ Result<std::string> exchange_address(Communication& communication, Channel& worl
   return std::string(buffer.c_str());
 }
 
-// `places`: of all ranks, equal where two share one.
+// `places`: one per rank. Two ranks share a place if the values are equal.
 template <typename Place>
 void note_places(Control::Options& options, const std::vector<Place>& places) {
   const auto is_with_server = [&](const Place& place) { return place == places.front(); };
@@ -94,8 +94,8 @@ void note_places(Control::Options& options, const std::vector<Place>& places) {
   options.all_are_here = std::all_of(places.begin(), places.end(), is_with_server);
 }
 
-// Opens the control plane, over which the ranks then say where they are. `how` they meet, for
-// messages.
+// Opens the control plane, over which the ranks then exchange their places. `how`: the way in which
+// the ranks meet, for messages.
 Result<JoinedRanks> begin(Control::Options options, std::string_view how) {
   const uint32_t rank = options.rank;
   const uint64_t deadline_us = options.deadline_us;

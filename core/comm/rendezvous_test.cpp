@@ -50,7 +50,7 @@ TEST(Rendezvous, TorchrunSaysEverything) {
   EXPECT_EQ(found.rank, 1u);
   EXPECT_EQ(found.size, 4u);
   EXPECT_EQ(found.host, "127.0.0.1");
-  EXPECT_EQ(found.port, 29501);  // the launcher itself may sit at the one it names
+  EXPECT_EQ(found.port, 29501);  // the launcher itself may use MASTER_PORT
   EXPECT_EQ(found.said, "RANK=1, WORLD_SIZE=4, the store at 127.0.0.1:29501");
 }
 

@@ -30,7 +30,7 @@ double moved_by_formula(double size, uint32_t pattern, double bytes) {
 }  // namespace
 
 Spread spread_of(const std::vector<uint32_t>& hosts) {
-  std::map<uint32_t, uint32_t> ranks;  // by host
+  std::map<uint32_t, uint32_t> ranks;  // per host
   for (const uint32_t host : hosts) ++ranks[host];
   const auto size = static_cast<uint32_t>(hosts.size());
   if (ranks.empty()) return {};

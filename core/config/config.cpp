@@ -1,4 +1,4 @@
-// What is in force: names of routes and types, rules, switches, derived instances.
+// The configuration of a stage: names of routes and types, rules, switches, derived instances.
 #include "core/config/config.hpp"
 #include "core/base/printable.hpp"
 #include "core/config/glob.hpp"
@@ -21,7 +21,7 @@ void add_instance(Scheme& scheme, Kind kind, const std::string& name) {
   scheme.instances.try_emplace({kind, name}, InstanceConfig{kind, name, name, {}, Location{}});
 }
 
-// Adds what is named without a table of its own, with the place that names it.
+// Adds instances that are named but have no table, with the place of the name.
 void add_named_instances(Scheme& scheme) {
   const auto add_from_scheme = [&](Kind kind, const std::string& name, const char* key) {
     const bool had = scheme.instances.count({kind, name}) > 0;
@@ -58,7 +58,7 @@ void derive_rule_instances(Scheme& scheme) {
   for (size_t i = 0; i < scheme.rules.size(); ++i) {
     for (const auto& [key, settings] : scheme.rules[i].overrides) {
       const InstanceConfig* base = scheme.find(key.first, key.second);
-      if (base == nullptr) continue;  // not named in this stage
+      if (base == nullptr) continue;  // not used in this stage
       InstanceConfig derived = *base;
       derived.name = derived_name(base->name, i + 1);
       for (const auto& [option, value] : settings) derived.options[option] = value;
@@ -84,7 +84,7 @@ std::string Setting::text() const {
   struct Text {
     std::string operator()(bool flag) const { return flag ? "true" : "false"; }
     std::string operator()(int64_t integer) const { return fmt::format("{}", integer); }
-    // The shortest digits that give the same double back.
+    // The shortest digits from which the exact double is read back.
     std::string operator()(double real) const { return fmt::format("{}", real); }
     std::string operator()(const std::string& text) const { return quoted_text(text); }
   };
@@ -138,7 +138,7 @@ Choice Scheme::choice_of(size_t rule_number) const {
       if (!listed) choice.compressor = rule.candidates.front();
     }
   }
-  // The configured choice comes first, the others in the order given.
+  // The configured compressor comes first, the other candidates in the given order.
   std::erase(choice.candidates, choice.compressor);
   choice.candidates.insert(choice.candidates.begin(), choice.compressor);
   if (rule_number == 0) return choice;
@@ -203,8 +203,7 @@ Scheme Config::at_step(uint64_t step) const {
   }
   add_named_instances(scheme);
   for (const auto& [key, options] : option_setters_) {
-    // An instance may be named in another stage only: then its options are of no effect in this
-    // one.
+    // Only another stage may use an instance, and then its options have no effect in this stage.
     const auto instance = scheme.instances.find(key);
     if (instance == scheme.instances.end()) continue;
     for (const auto& [option, setters] : options)
@@ -231,7 +230,7 @@ std::vector<InstanceConfig> Config::given() const {
     scheme.instances.clear();
     add_named_instances(scheme);
     for (const auto& [key, instance] : scheme.instances)
-      if (instance.where.line > 0) add(key, {}, instance.where);  // the others are defaults
+      if (instance.where.line > 0) add(key, {}, instance.where);  // others are defaults
   };
   for (const auto& [key, instance] : base_.instances) add(key, instance.options, instance.where);
   add_named(base_);

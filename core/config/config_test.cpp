@@ -166,7 +166,7 @@ TEST(Switch, ReachesInstancesThatRulesDerive) {
             "0.0625");
 }
 
-// Of this thread, so that other programs on the machine count less.
+// Processor time of this thread, which depends less on other programs.
 double seconds_to_load(size_t n_switches) {
   std::string text = "[scheme]\ncompressor = \"dgc\"\n[compressor.dgc]\ndensity = 0.5\n";
   for (size_t i = 0; i < n_switches; ++i)
@@ -188,8 +188,8 @@ double seconds_to_load(size_t n_switches) {
   return best;
 }
 
-// A density for each step of a warm-up. Sixteen times as many take 16 times as long; if each looked
-// at all of them it would be 256.
+// A density for each step of a warm-up. 16 times as many switches take 16 times as long. If each
+// switch looked at all switches, they would take 256 times as long.
 TEST(Switch, ManyTakeTimeInProportion) {
   EXPECT_LT(seconds_to_load(8000), 60 * seconds_to_load(500));
 }

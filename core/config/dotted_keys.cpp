@@ -6,7 +6,7 @@ namespace penstock {
 
 namespace {
 
-// Reads a text once. Strings and comments are stepped over, so that a dot in them is none of a key.
+// Reads a text once. It skips strings and comments, because their dots do not belong to a key.
 class KeyScanner {
  public:
   KeyScanner(std::string_view text, const std::string& file) : rest_(text), file_(file) {
@@ -26,7 +26,8 @@ class KeyScanner {
         if (++n_dots_ >= kMostNesting) return too_deep();
         step(1);
       } else {
-        // What ends a key or a value; white space does not, dots may have it on both sides.
+        // These characters end a key or a value. White space does not, because it may be around
+        // dots.
         if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos) n_dots_ = 0;
         step(1);
       }
@@ -40,7 +41,7 @@ class KeyScanner {
                             Location{file_, line_, column_}.text(), kMostNesting, kMostNesting);
   }
 
-  // Columns count characters, of which continuation bytes are no part.
+  // A column counts characters, so continuation bytes of UTF-8 do not count.
   void step(size_t n_bytes) {
     for (const char c : rest_.substr(0, n_bytes)) {
       if (c == '\n') {
@@ -65,12 +66,12 @@ class KeyScanner {
         step(std::min<size_t>(2, rest_.size()));
       } else if (multi_line && rest_.starts_with(three)) {
         step(3);
-        // Two quotes at most may stand before the three that end it.
+        // At most two quotes may stand before the three quotes that end the string.
         for (int i = 0; i < 2 && !rest_.empty() && rest_.front() == quote; ++i) step(1);
         return;
       } else if (!multi_line && (c == quote || c == '\n')) {
         if (c == quote) step(1);
-        return;  // a line's end within a string is where the parser ends
+        return;  // the parser stops at an end of line in a string
       } else {
         step(1);
       }

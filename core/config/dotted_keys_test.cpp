@@ -1,4 +1,4 @@
-// Keys that nest deeper than any of ours: refused before a parser sees them.
+// Keys that nest too deeply are refused before a parser sees them.
 #include "core/config/dotted_keys.hpp"
 
 #include "core/config/load.hpp"
@@ -37,7 +37,7 @@ TEST(DottedKeys, OfThirtyThousandPartsAreRefusedWithTheirPlace) {
 }
 
 TEST(DottedKeys, ThatNestTogetherWithValuesStayWithinTheStack) {
-  // As deep as both bounds allow, and one table more.
+  // As deep as both limits allow, and one table more.
   for (const size_t levels : {size_t{31}, size_t{32}, size_t{10000}}) {
     std::string text = dotted(32) + " = ";
     for (size_t i = 0; i < levels; ++i) text += "{ " + dotted(32) + " = ";

@@ -1,4 +1,4 @@
-// Variables of the environment: which configuration is read, and what Horovod's users set there.
+// Variables of the environment: the name of the configuration, and the variables of Horovod.
 #include "core/config/load.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(Environment, NamesTheConfigurationFile) {
   EXPECT_EQ(config_path_from_environment(environment_of({})), "");
 }
 
-// The file that won, by its seed.
+// The seed of the file that was chosen.
 int64_t chosen_seed(bool by_run, bool by_init, bool by_variable, std::string* choice) {
   const std::filesystem::path folder = testing::TempDir();
   std::map<std::string, std::string> variables;

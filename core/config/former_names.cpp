@@ -27,7 +27,7 @@ Status rename(NodeTable& table, std::string_view title, std::string_view former,
   return {};
 }
 
-// The value "lent" of any key.
+// Renames the value "lent" of any key.
 void name_transport(NodeTable& table) {
   for (NodeEntry& entry : table) {
     if (auto* const text = std::get_if<std::string>(&entry.node.value);

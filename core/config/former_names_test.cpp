@@ -1,4 +1,4 @@
-// Files that were written for earlier versions go on working.
+// Files for earlier versions still work.
 #include "core/config/former_names.hpp"
 
 #include "core/config/load.hpp"

@@ -6,8 +6,8 @@ namespace {
 
 constexpr size_t kNone = std::string_view::npos;
 
-// Index behind the set that opens at `at`, or kNone if it never closes. A ] that comes first
-// belongs to the set.
+// The index behind the set that opens at `at`, or kNone if the set never closes. A ] in the first
+// place belongs to the set.
 size_t end_of_set(std::string_view pattern, size_t at) {
   size_t i = at + 1;
   if (i < pattern.size() && pattern[i] == '!') ++i;
@@ -31,7 +31,7 @@ bool set_holds(std::string_view set, char c) {
   return found != inverted;
 }
 
-// Index behind the one-byte pattern at `at` if it takes `c`, else kNone.
+// The index behind the one-byte pattern at `at` if the pattern accepts `c`, else kNone.
 size_t step(std::string_view pattern, size_t at, char c) {
   switch (pattern[at]) {
     case '?':
@@ -50,7 +50,7 @@ size_t step(std::string_view pattern, size_t at, char c) {
 
 }  // namespace
 
-// On a mismatch only the last * takes one byte more: earlier ones never need to.
+// After a mismatch only the last * takes one more byte. Earlier ones never need to.
 bool glob_fits(std::string_view pattern, std::string_view text) {
   size_t p = 0, t = 0;
   size_t star = kNone, star_text = 0;

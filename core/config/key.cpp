@@ -8,7 +8,7 @@
 namespace penstock {
 namespace {
 
-// Of a bound.
+// The text of a bound.
 std::string number_text(double value) {
   if (value == 366.0 * 86400) return "a year";
   return fmt::format("{}{}", value, value == 0x1p40 ? ", an exbibyte" : "");
@@ -50,7 +50,7 @@ Status read(const ConfigKey& key, const Node& node, const std::string& full, dou
                                         : "at most " + number_text(key.maximum));
 }
 
-// The position among the choices.
+// The index of the choice.
 Result<size_t> read_choice(const ConfigKey& key, const Node& node, const std::string& full) {
   PENSTOCK_ASSIGN(const std::string text, read_one_of(node, full, key.choices));
   return static_cast<size_t>(std::find(key.choices.begin(), key.choices.end(), text) -
@@ -63,14 +63,14 @@ Status read(const ConfigKey& key, const Node& node, const std::string& full, Non
   return {};
 }
 
-// A route.
+// Reads a route.
 Status read(const ConfigKey& key, const Node& node, const std::string& full, uint32_t& value) {
   PENSTOCK_ASSIGN(const size_t choice, read_choice(key, node, full));
   value = planning::kRoutes[choice].number;
   return {};
 }
 
-// [scheme] names instances; the texts of [runtime] are free, or one of some.
+// [scheme] names instances. The texts of [runtime] are free, or a choice.
 template <typename Owner>
 Status read_of(const ConfigKey& key, const Node& node, const std::string& full,
                std::string& value) {
@@ -97,7 +97,7 @@ Status read_of(const ConfigKey& key, const Node& node, const std::string& full, 
   return read(key, node, full, value);
 }
 
-// Calls `act` with the member of `Owner` that the key goes to; false where it goes elsewhere.
+// Calls `act` with the member of `Owner` for the key. False if the key has no such member.
 template <typename Owner, typename Act>
 bool with_member(const ConfigKey& key, const Act& act) {
   return std::visit(

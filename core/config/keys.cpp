@@ -1,4 +1,4 @@
-// The lists themselves.
+// The lists of keys.
 #include "core/config/keys.hpp"
 
 #include "core/tensor/dtype.hpp"
@@ -8,8 +8,8 @@
 namespace penstock {
 namespace {
 
-constexpr double kYear = 366.0 * 86400;  // longer would overflow the microseconds of transports
-constexpr double kLeastSeconds = 0.1;    // less is no time for a message
+constexpr double kYear = 366.0 * 86400;  // more would overflow a transport's microseconds
+constexpr double kLeastSeconds = 0.1;    // less is too short for a message
 
 std::vector<std::string> route_names() {
   std::vector<std::string> names;
@@ -69,7 +69,7 @@ std::vector<ConfigKey> keys_of_planning() {
        .summary = "largest size of the payloads and scratch of one set, in MiB",
        .target = &RuntimeConfig::arena_limit_mb,
        .minimum = 1,
-       .maximum = 0x1p40},  // in bytes and added up, a set's memory must stay within 64 bits
+       .maximum = 0x1p40},  // in bytes and summed, a set's memory must fit in 64 bits
       {.name = "hash_replicated_every",
        .initial = "0",
        .summary = "number of steps between two comparisons of replicated state between ranks; 0: "
@@ -107,7 +107,7 @@ std::vector<ConfigKey> keys_of_waiting() {
        .summary = "seconds between signs of life over the control connection; less than "
                   "`deadline_s`. Heartbeats by UDP are sent at least 64 times in `deadline_s`",
        .target = &RuntimeConfig::heartbeat_s,
-       .minimum = 0.001,  // what the threads that beat can keep to
+       .minimum = 0.001,  // the heartbeat threads cannot be faster
        .maximum = kYear},
       {.name = "rendezvous_timeout_s",
        .initial = "1800",
@@ -142,7 +142,8 @@ std::vector<ConfigKey> keys_of_the_run() {
   return {
       {.name = "plugin_path",
        .initial = "none",
-       .summary = "a further folder of plugins or a list of them, counted from the file's folder",
+       .summary = "a further folder of plugins, or a list of folders; a relative path counts from "
+                  "the folder of this file",
        .target = &RuntimeConfig::plugin_path},
       {.name = "allow_insecure_paths",
        .initial = "false",
@@ -273,7 +274,8 @@ const ConfigTable& rule_keys() {
       "[[rule]]",
       {{.name = "match",
         .initial = "required",
-        .summary = "a table of the conditions below; all that are given must hold",
+        .summary =
+            "a table of the conditions below; a gradient matches if every given condition holds",
         .form = "table"},
        {.name = "compressor",
         .initial = "as in `[scheme]`",
@@ -300,15 +302,17 @@ const ConfigTable& match_keys() {
       "match",
       {{.name = "name",
         .initial = "any",
-        .summary = "one glob or a list of them (`*`, `?`, `[a-z]`): a name that fits one",
+        .summary =
+            "a glob (`*`, `?`, `[a-z]`), or a list of globs of which the name fits at least one",
         .form = "string or strings"},
        {.name = "dims",
         .initial = "any",
-        .summary = "a number of dimensions: `1`, or `{ min = 2, max = 4 }`, either of them",
+        .summary = "the number of dimensions: `1`, or a range `{ min = 2, max = 4 }` whose bounds "
+                   "may be left out",
         .form = "integer or table"},
        {.name = "elements",
         .initial = "any",
-        .summary = "a number of elements, in the same form",
+        .summary = "the number of elements, in the form of `dims`",
         .form = "integer or table"},
        {.name = "dtype",
         .initial = "any",

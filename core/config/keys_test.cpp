@@ -7,7 +7,7 @@
 namespace penstock::keys_test {
 namespace {
 
-// In words: "none", "a quarter of ...".
+// Whether the text is a value, and not words such as "none" or "a quarter of ...".
 bool is_value(std::string_view initial) {
   return initial.front() == '"' || std::isdigit(static_cast<unsigned char>(initial.front())) ||
          initial == "true" || initial == "false";

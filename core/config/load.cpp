@@ -21,7 +21,7 @@ namespace {
 constexpr uintmax_t kMostBytes = 16u << 20;
 constexpr int64_t kLongestStall = 366 * 86400;  // seconds
 
-// "; did you mean \"conf/topk-residual.toml\"?", or nothing.
+// "; did you mean \"conf/topk-residual.toml\"?", or empty.
 std::string file_that_is_meant(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
@@ -46,7 +46,7 @@ Result<std::string> read_file(const std::string& path) {
         "PENSTOCK_CONFIG",
         path, file_that_is_meant(path));
   }
-  // A directory or a pipe: reading it would fail late or wait for ever.
+  // To read a directory would fail later, and to read a pipe could wait forever.
   if (status.type() != fs::file_type::regular) {
     return invalid_argument("{}: not a plain file, expected a TOML file", path);
   }
@@ -62,12 +62,12 @@ Result<std::string> read_file(const std::string& path) {
 
 }  // namespace
 
-// Fills in what the TOML leaves open from the variables that Horovod's users know.
+// Horovod's variables set keys that the TOML leaves open.
 class EnvironmentMapping {
  public:
   static Status apply(Config& config, const GetEnvironment& environment) {
     if (!environment) return {};
-    // An empty variable counts as one that is not there.
+    // An empty variable counts as missing.
     const auto value_of = [&](const char* variable) -> std::string_view {
       const char* value = environment(variable);
       return value == nullptr ? "" : value;
@@ -77,7 +77,7 @@ class EnvironmentMapping {
       PENSTOCK_TRY(map_fusion_threshold(config, bytes));
     }
     const std::string_view timeline = value_of("HOROVOD_TIMELINE");
-    // DYNAMIC is no file: Horovod then waits for start_timeline, which here is always there.
+    // DYNAMIC is not a file: Horovod then waits for start_timeline, which Penstock always supports.
     if (!timeline.empty() && timeline != "DYNAMIC" && !config.given_.contains("timeline")) {
       config.runtime_.timeline = timeline;
       config.mapped_.push_back(
@@ -110,7 +110,8 @@ class EnvironmentMapping {
     return {};
   }
 
-  // Ours comes before the TOML, for it is set for one run; Horovod's fills in, with its names.
+  // Penstock's variable overrides the TOML, because it is set for one run. Horovod's variable
+  // applies only if the TOML has no level, and has other names of levels.
   static Status map_log_level(Config& config, std::string_view variable, std::string_view text) {
     const bool is_ours = variable == "PENSTOCK_LOG_LEVEL";
     if (text.empty() || (!is_ours && config.given_.contains("log_level"))) return {};
@@ -127,7 +128,7 @@ class EnvironmentMapping {
     return {};
   }
 
-  // Horovod's stall check: ranks that live and do not come.
+  // Horovod's stall check: for ranks that live but do not come.
   template <typename ValueOf>
   static Status map_stalls(Config& config, const ValueOf& value_of) {
     RuntimeConfig& runtime = config.runtime_;
@@ -172,7 +173,7 @@ class EnvironmentMapping {
       const Scheme scheme = config.at_step(stage);
       const InstanceConfig* scheduler = scheme.find(kind, scheme.scheduler);
       if (scheduler == nullptr || scheduler->plugin != plugin) continue;
-      // Into the base, without what switches have set up to this stage.
+      // Changes the base configuration, without the switches up to this stage.
       InstanceConfig& instance =
           config.base_.instances
               .try_emplace({kind, scheduler->name},
@@ -196,7 +197,7 @@ std::string configuration_file(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!path.starts_with("conf/") || fs::exists(path, error)) return path;
-  // Libraries and programs lie one folder below where everything was installed.
+  // Libraries and programs are in a folder below the installation folder.
   const fs::path installed = own_directory().parent_path() / "share/penstock" / path;
   return fs::exists(installed, error) ? installed.string() : path;
 }
@@ -247,7 +248,8 @@ Result<RunConfig> load_run_config(const std::string& path, const std::string& te
     return from_file(file, fmt::format("configuration {} of PENSTOCK_CONFIG", file));
   PENSTOCK_ASSIGN(Config config, default_config(options));
   return RunConfig{std::move(config),
-                   "no configuration was given: no compression, over what fits the launcher"};
+                   "no configuration was given: gradients are not compressed, and the launcher "
+                   "decides the transport"};
 }
 
 Result<Config> default_config(const LoadOptions& options) {

@@ -1,4 +1,4 @@
-// Every kind of wrong TOML gets one error with its place; right TOML gives what it says.
+// Each kind of wrong TOML gives one error with its position. Correct TOML gives its values.
 #include "core/config/load.hpp"
 
 #include "core/base/printable.hpp"
@@ -30,7 +30,7 @@ std::string error_of(std::string_view text) {
 
 struct WrongFile {
   const char* text;
-  const char* expected;  // the whole message, or its beginning where it ends in toml++'s own words
+  const char* expected;  // the whole message, or its begin if the end is from toml++
 };
 
 class WrongToml : public testing::TestWithParam<WrongFile> {};
@@ -117,8 +117,8 @@ INSTANTIATE_TEST_SUITE_P(
                   "scheme or rule names it; did you mean \"topk\"?"},
         WrongFile{
             "[compressor.topk]\n[[rule]]\nmatch = {}\noptions = { compressor.topk.density = 1 }\n",
-            "run.toml:4:29: rule 1 sets options of the compressor \"topk\", but what it matches "
-            "gets \"none\""},
+            "run.toml:4:29: rule 1 sets options of the compressor \"topk\", but the gradients that "
+            "it matches get \"none\""},
         WrongFile{"[[switch]]\nset = { scheme.memory = \"dgc\" }\n",
                   "run.toml:1:1: switch 1 lacks at_step"},
         WrongFile{"[[switch]]\nat_step = 1\n", "run.toml:1:1: switch 1 lacks set"},
@@ -183,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFile{"[runtime]\nplugin_path = 3\n",
                   "run.toml:2:1: runtime.plugin_path is the integer 3, expected"}));
 
-// The key and the value as they stand in the file, escaped: a terminal shows what is there.
+// Key and value stand in the message as in the file, but escaped, so that a terminal shows them.
 TEST(Load, TextsThatWouldSteerATerminalAreEscapedInErrors) {
   EXPECT_EQ(error_of("[scheme]\n\"comp\\nressor\" = 1\n").substr(0, 53),
             "run.toml:2:1: unknown key \"scheme.comp\\nressor\"; did ");

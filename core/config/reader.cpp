@@ -72,7 +72,7 @@ Status ConfigReader::read_instance(Kind kind, const std::string& name, const Nod
   return {};
 }
 
-// The keys of [scheme] that a table gives, with their places.
+// Reads the keys of [scheme] in a table, with their places.
 Status ConfigReader::read_scheme(const Node& node, const std::string& title, Scheme& scheme) {
   PENSTOCK_ASSIGN(const NodeTable* table, read_table(node, title));
   PENSTOCK_TRY(check_keys(*table, "scheme", scheme_keys().names()));
@@ -196,7 +196,7 @@ Status ConfigReader::check_used() const {
                  {Kind::collective, scheme.cross_transport},
                  {Kind::collective, scheme.device_transport},
                  {Kind::scheduler, scheme.scheduler}});
-    // Which of them it will be is for the launcher to say.
+    // The launcher decides which transport is used, so each may be used.
     if (scheme.collective == kAutoTransport || scheme.transport == kAutoTransport)
       for (const std::string_view name : defaults::kTransports)
         used.insert({Kind::collective, std::string(name)});
@@ -220,7 +220,7 @@ Status ConfigReader::check_used() const {
   return {};
 }
 
-// An override of an instance that the rule's gradients never get would do nothing, in silence.
+// An override for an instance that no gradient of the rule uses would silently have no effect.
 Status ConfigReader::check_rule_overrides(size_t index) const {
   const Rule& rule = config_.base_.rules[index];
   for (const auto& [key, settings] : rule.overrides) {
@@ -241,7 +241,8 @@ Status ConfigReader::check_rule_overrides(size_t index) const {
     }
     if (used) continue;
     return invalid_argument(
-        "{}: rule {} sets options of the {} \"{}\", but what it matches gets \"{}\"; name \"{}\" "
+        "{}: rule {} sets options of the {} \"{}\", but the gradients that it matches get \"{}\"; "
+        "name \"{}\" "
         "in the rule or set options of \"{}\"",
         settings.begin()->second.where.text(), index + 1, kind_name(key.first), key.second, in_use,
         key.second, in_use);

@@ -8,7 +8,7 @@ namespace penstock {
 
 namespace {
 
-// An integer, or { min = , max = } with one of the two at least.
+// An integer, or { min = , max = } with one bound or two.
 Result<Range> read_range(const Node& node, const std::string& key) {
   if (std::holds_alternative<int64_t>(node.value)) {
     PENSTOCK_ASSIGN(const uint64_t exact, read_count(node, key));
@@ -17,7 +17,7 @@ Result<Range> read_range(const Node& node, const std::string& key) {
   const NodeTable* table = node.table();
   if (table == nullptr || table->empty()) {
     return unexpected(node, key,
-                      "an integer, or a table { min = , max = } with one of them at least");
+                      "an integer, or a table { min = , max = } that has min, max or both");
   }
   PENSTOCK_TRY(check_keys(*table, key, {"min", "max"}));
   Range range;

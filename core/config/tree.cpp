@@ -8,12 +8,13 @@
 #define TOML_HEADER_ONLY 1
 #endif
 #define TOML_EXCEPTIONS 0
-// Arrays and inline tables within each other; what it does not bound are the parts of dotted keys.
+// Limits nested arrays and inline tables. It does not limit the parts of dotted keys.
 #define TOML_MAX_NESTED_VALUES 32
-// Two places where toml++ 3.3 trusts its input too far, found by fuzzing. It asserts (or lets the
-// compiler assume) that a key follows "[[", which "[[[a]]]" breaks; without the assertion its own
-// check further down reports a syntax error. And it calls a branch unreachable that letters like
-// U+00E9 reach where white space may stand; "none of these" is right.
+// toml++ 3.3 trusts its input too far in two places. Both were found by fuzzing. First, it asserts
+// (or lets the compiler assume) that a key follows "[[", but the text may be "[[[a]]]". If the
+// assertion is removed, a later check of toml++ reports a syntax error. Second, it calls a branch
+// unreachable, but letters such as U+00E9 reach the branch where white space may stand. The right
+// answer there is "none of these".
 #include <toml++/impl/preprocessor.h>
 #undef TOML_ASSERT_ASSUME
 #define TOML_ASSERT_ASSUME(condition) static_cast<void>(0)
@@ -37,7 +38,8 @@ Location location_of(const toml::source_region& region, const std::string& file)
   return {file, region.begin.line, region.begin.column};
 }
 
-// Values nest kMostNesting deep and so do the parts of each key: that bounds the recursion.
+// Both the nesting of values and the parts of a key are limited to kMostNesting, so the recursion
+// is limited.
 Node convert(const toml::node& node, const std::string& file) {
   Node result{false, location_of(node.source(), file)};
   switch (node.type()) {
@@ -45,11 +47,11 @@ Node convert(const toml::node& node, const std::string& file) {
       NodeTable table;
       for (const auto& [key, child] : *node.as_table()) {
         Node converted = convert(child, file);
-        // The key is where a reader looks first.
+        // Locations point to the key, where a reader looks first.
         if (key.source().begin.line > 0) converted.where = location_of(key.source(), file);
         table.push_back({std::string(key.str()), std::move(converted)});
       }
-      // toml++ sorts by key; messages about the first fault should follow the file.
+      // toml++ sorts by key, but messages about the first fault should follow the file.
       std::stable_sort(table.begin(), table.end(), [](const auto& a, const auto& b) {
         return std::pair(a.node.where.line, a.node.where.column) <
                std::pair(b.node.where.line, b.node.where.column);

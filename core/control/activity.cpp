@@ -16,13 +16,14 @@ using control::seconds;
 
 namespace {
 
-// A younger activity is told without its age, a shorter call not at all.
+// A younger activity is reported without its age, and a shorter call is not reported.
 constexpr uint64_t kWorthTellingUs = 1'000'000;
 
-// The innermost plugin call of this thread: exit() runs its handlers on the thread that called it.
+// The innermost plugin call of this thread. exit() runs its handlers on the thread that called
+// exit().
 thread_local const CallSlot::Call* call_here = nullptr;
 
-// A program may end while the engine's thread is in a plugin. This is about the plugin itself.
+// A program may end while the engine's thread is in a plugin, so only a call of this thread counts.
 void name_call_that_exits() {
   if (call_here == nullptr) return;
   const std::string text = printable(fmt::format(
@@ -54,7 +55,7 @@ PluginCall::PluginCall(CallSlot* slot, std::string_view kind, std::string_view n
                        std::string_view stage, std::string_view where, std::string_view set,
                        uint64_t step)
     : slot_(slot), call_{kind, name, stage, where, set, step, 0} {
-  // One for the process; a child of fork that calls exit() within a call is no better.
+  // Registered once per process, and also valid in a child of fork that calls exit() within a call.
   [[maybe_unused]] static const int registered = std::atexit(name_call_that_exits);
   outer_here_ = std::exchange(call_here, &call_);
   if (slot_ == nullptr) return;

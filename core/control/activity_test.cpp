@@ -1,4 +1,4 @@
-// Plugin calls as they are told of.
+// Texts about the plugin calls of a rank.
 #include "core/control/activity.hpp"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace penstock::activity_test {
 namespace {
 
-// A run of one would end with status 0, as if all had gone well.
+// Otherwise a run of one rank would end with status 0, like a successful run.
 TEST(PluginCallDeathTest, APluginThatEndsTheProcessIsNamedAndTheStatusIsNot0) {
   CallSlot slot;
   const auto in_a_call = [&](int status) {

@@ -20,7 +20,7 @@ namespace penstock::control {
 
 namespace {
 
-// In network byte order; of IPv4 the first four.
+// In network byte order. An IPv4 address has the first four bytes.
 using Bytes = std::array<uint8_t, 16>;
 
 struct Interface {
@@ -51,7 +51,7 @@ bool is_ipv4(std::string_view address) {
   return address.find(':') == std::string_view::npos;
 }
 
-// As a number; empty where it is neither IPv4 nor IPv6.
+// The numeric form. Empty if the address is neither IPv4 nor IPv6.
 std::string text_of(const sockaddr* address) {
   if (address == nullptr) return "";
   if (address->sa_family != AF_INET && address->sa_family != AF_INET6) return "";
@@ -79,7 +79,7 @@ Result<std::vector<Interface>> interfaces() {
 
 using Resolved = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-// The text of the error where there is none.
+// Sets the text of the error if there is no address.
 Resolved resolve(const std::string& host, int flags, std::string& error_text) {
   addrinfo wanted{};
   wanted.ai_family = AF_UNSPEC;
@@ -114,7 +114,7 @@ Result<Endpoint> endpoint_of(const std::string& address, uint16_t port) {
   endpoint.size = found->ai_addrlen;
   std::memcpy(&endpoint.bytes, found->ai_addr, found->ai_addrlen);
   auto* const of_either = reinterpret_cast<sockaddr_in*>(&endpoint.bytes);
-  of_either->sin_port = htons(port);  // at the same place in both families
+  of_either->sin_port = htons(port);  // both families have it at one offset
   return endpoint;
 }
 

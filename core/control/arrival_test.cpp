@@ -1,4 +1,4 @@
-// Ranks that meet at a place known beforehand: late ones, and ranks of two runs at one place.
+// Ranks that meet at a known address: late ranks, and ranks of two runs at one address.
 #include "core/control/control.hpp"
 
 #include "core/control/socket.hpp"
@@ -30,7 +30,7 @@ uint16_t free_port() {
 
 TEST(ControlArrival, ASecondRankZeroIsToldToAllOfAYoungRun) {
   const uint16_t port = free_port();
-  std::latch are_there(2);  // else the two ranks 0 may be gone before rank 1 has come
+  std::latch are_there(2);  // otherwise both ranks 0 may end before rank 1 has come
   const auto run = [&](uint32_t rank, bool is_second) {
     Result<std::unique_ptr<Control>> control = Control::start(at_one_place(rank, port, kLongUs));
     if (!is_second) are_there.count_down();

@@ -14,8 +14,8 @@ namespace {
 constexpr size_t kTokenBytes = 32;  // make_token's
 constexpr std::array<char, 4> kMark = {'p', 'b', 'e', 'a'};
 
-// On the wire, all of it bytes, little-endian. Made on the stack: signs are sent for as long as a
-// run lasts, and nothing is allocated for them.
+// The bytes on the wire, little-endian. The struct is on the stack, because a run sends heartbeats
+// all the time and must not allocate for them.
 struct Datagram {
   std::array<char, 4> mark = kMark;
   std::array<char, kTokenBytes> token{};
@@ -38,7 +38,7 @@ uint64_t read_number(const std::array<uint8_t, N>& bytes) {
   return value;
 }
 
-// Where the port stands, in network byte order; null: an address of another family.
+// The port, in network byte order. Null if the address is of another family.
 in_port_t* port_in(sockaddr_storage& address) {
   if (address.ss_family == AF_INET) return &reinterpret_cast<sockaddr_in&>(address).sin_port;
   if (address.ss_family == AF_INET6) return &reinterpret_cast<sockaddr_in6&>(address).sin6_port;
@@ -72,7 +72,7 @@ bool BeatSocket::open(Address address, std::string token) {
   Handle socket(::socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return false;
   const int off = 0;
-  // As the listener's: one socket for IPv4 and IPv6 where the host lets it.
+  // As for the listener: one socket for IPv4 and IPv6 if the host allows it.
   if (family == AF_INET6) setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
   if (bind(socket.get(), plain(address), address.size) != 0) {
     *port = 0;
@@ -101,14 +101,14 @@ void BeatSocket::send(const Sign& sign, const Address& to) const {
 }
 
 bool BeatSocket::next(Sign& sign, Address& from) const {
-  constexpr int kStrangersPerTurn = 256;  // a flood must not keep the thread for itself
+  constexpr int kStrangersPerTurn = 256;  // a flood must not occupy the thread
   for (int turn = 0; socket_.valid() && turn < kStrangersPerTurn; ++turn) {
     Datagram datagram;
     from.size = sizeof(from.bytes);
-    // With the length that it had: a longer one is cut, and is none of ours.
+    // MSG_TRUNC returns the original length. A longer datagram does not belong to this run.
     const ssize_t got =
         recvfrom(descriptor(), &datagram, sizeof(datagram), MSG_TRUNC, plain(from), &from.size);
-    // The host of the other end may have said that nobody listens there: that is no datagram.
+    // An ICMP message says that no process listens at the other end. This is not a datagram.
     if (got < 0 && (errno == ECONNREFUSED || errno == EINTR)) continue;
     if (got < 0) return false;
     if (got != static_cast<ssize_t>(sizeof(datagram)) || datagram.mark != kMark ||
@@ -143,7 +143,7 @@ void ServerBeats::receive(const std::function<void(uint32_t rank)>& lives) {
   while (socket_.next(sign, from)) {
     if (sign.from_server || sign.rank >= peers_.size()) continue;
     Peer& peer = peers_[sign.rank];
-    // What was under way for long, or is said again by somebody who listened, is no sign of life.
+    // A datagram that was delayed for long, or that was sent again by an attacker, is no heartbeat.
     if (sign.number <= peer.newest) continue;
     peer = {from, sign.number};
     lives(sign.rank);

@@ -1,4 +1,4 @@
-// Signs of life by datagrams: who is believed, and what they can do.
+// Heartbeats as datagrams: which datagrams are accepted, and their effects.
 #include "core/control/beats.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kLongUs = 10'000'000;
 
-// A connection of a run, and the listener that it came to.
+// A connection of a run, and the listener that accepted it.
 struct Connected {
   explicit Connected(int family) {
     sockaddr_storage place{};
@@ -35,7 +35,7 @@ struct Connected {
   bool works = false;
 };
 
-// As a member is invited: the kind, the port and the token.
+// The invitation of a member: kind, port and token.
 void accept(ClientBeats& client, const Connected& connected, uint32_t rank,
             const ServerBeats& server) {
   const std::string frame = server.invitation();
@@ -46,7 +46,7 @@ void accept(ClientBeats& client, const Connected& connected, uint32_t rank,
   ASSERT_GE(client.descriptor(), 0);
 }
 
-// Whoever has shown the server that it lives, one entry for each sign.
+// The ranks from which the server received a heartbeat, one entry per heartbeat.
 std::vector<uint32_t> heard(ServerBeats& server, uint64_t patience_us = kLongUs) {
   std::vector<uint32_t> ranks;
   (void)wait_for(server.descriptor(), false, patience_us);
@@ -62,7 +62,8 @@ TEST_P(Beats, GoBothWays) {
   ServerBeats server(connected.listener, 3);
   ClientBeats client;
   accept(client, connected, 2, server);
-  // Rank 0 answers who has spoken: it knows no other address.
+  // Rank 0 answers only to ranks from which it has received a datagram, because it knows no other
+  // address.
   server.send();
   EXPECT_FALSE(wait_for(client.descriptor(), false, 1'000));
   client.send();
@@ -101,17 +102,17 @@ TEST(BeatsOfStrangers, AreNoSignsOfLife) {
   ASSERT_TRUE(stranger.open(own, std::string(32, 'a')));
   ASSERT_FALSE(stranger.open(own, "short"));
   stranger.send({false, 1, 9}, to);  // of another run
-  member.send({true, 1, 9}, to);     // the server's own, sent back to it
-  member.send({false, 3, 9}, to);    // no rank of this run
-  member.send({false, 1, 0}, to);    // none has this number
+  member.send({true, 1, 9}, to);     // the server's own datagram, sent back
+  member.send({false, 3, 9}, to);    // not a rank of this run
+  member.send({false, 1, 0}, to);    // a number that no member has
   (void)sendto(stranger.descriptor(), "pbea", 4, 0, reinterpret_cast<sockaddr*>(&place),
                sizeof(place));
   const std::string longer = "pbea" + token + std::string(1000, '\1');
   (void)sendto(stranger.descriptor(), longer.data(), longer.size(), 0,
                reinterpret_cast<sockaddr*>(&place), sizeof(place));
   member.send({false, 1, 5}, to);
-  member.send({false, 1, 5}, to);  // again: somebody listened, or the network repeats itself
-  member.send({false, 1, 4}, to);  // overtaken on its way
+  member.send({false, 1, 5}, to);  // repeated, by the network or by an attacker
+  member.send({false, 1, 4}, to);  // older than the last one
   member.send({false, 1, 6}, to);
   EXPECT_EQ(heard(server), (std::vector<uint32_t>{1, 1}));
 }

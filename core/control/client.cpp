@@ -15,15 +15,15 @@ using control::Writer;
 
 namespace {
 
-constexpr uint64_t kConnectUs = 500'000;  // for one address: some of them may lead nowhere
+constexpr uint64_t kConnectUs = 500'000;  // per address, because some addresses may lead nowhere
 constexpr uint64_t kWelcomeUs = 2'000'000;
-constexpr uint64_t kWelcomeBytes = 4096;    // before the server has proven to be ours
-constexpr size_t kAddressListBytes = 8192;  // of rank 0: more than any host should have
-// Between two rounds over all addresses; longer where rank 0 has been missing for long.
+constexpr uint64_t kWelcomeBytes = 4096;    // before the server has shown the token of this run
+constexpr size_t kAddressListBytes = 8192;  // addresses of rank 0; more than any host should have
+// The pause between two rounds over all addresses. It grows while rank 0 is missing.
 constexpr uint64_t kRetryUs = 50'000;
 constexpr uint64_t kMostRetryUs = 1'000'000;
 constexpr uint64_t kFarewellUs = 2'000'000;
-constexpr uint64_t kAbortLingerUs = 1'000'000;  // enough for an abort to reach the others
+constexpr uint64_t kAbortLingerUs = 1'000'000;  // enough time for an abort to reach the other ranks
 
 }  // namespace
 
@@ -74,11 +74,11 @@ control::Hello Control::Client::hello(std::string token) const {
   return {std::move(token), options_.rank, options_.size, drawn_, control::name_of_this_process()};
 }
 
-// Starts the server and returns where it is to be found.
+// Starts the server and returns its address.
 Result<std::string> Control::Client::serve() {
   PENSTOCK_ASSIGN(const std::string token, control::make_token());
   PENSTOCK_ASSIGN(const std::vector<std::string> own, control::own_addresses());
-  // Without a loopback interface the others must come from outside, though they are here.
+  // Without a loopback interface the other ranks come from outside, though they are on this host.
   const bool only_here = options_.all_are_here && control::is_loopback(own.front());
   PENSTOCK_ASSIGN(server_,
                   control::Server::start(state_options(), hello(token),
@@ -92,12 +92,12 @@ Result<std::string> Control::Client::serve() {
     if (bytes > kAddressListBytes) break;
     hosts.push_back(address);
   }
-  // Loopback alone, though some ranks are elsewhere: they will say that they cannot come.
+  // There is only loopback, but some ranks are on other hosts: they will report the error.
   if (hosts.empty()) hosts = own;
   return fmt::format("{}|{}|{}", token, fmt::join(hosts, ","), server_->port());
 }
 
-// "token|ip1,ip2|port"; a text that starts with "!" is the reason why rank 0 has no server.
+// "token|ip1,ip2|port", or "!" and the reason why rank 0 has no server.
 Result<Control::Client::Address> Control::Client::parse_address(std::string_view text) {
   if (text.starts_with('!')) return peer_failed("rank 0: {}", text.substr(1));
   const size_t first = text.find('|');
@@ -121,12 +121,12 @@ Result<Control::Client::Address> Control::Client::parse_address(std::string_view
   return address;
 }
 
-// Rank 0 serves at a port and under a token of its own, which the others hear.
+// Rank 0 chooses port and token, and the other ranks learn both.
 Result<Control::Client::Address> Control::Client::ask_rank_0() {
   std::string mine;
   Status own;
   if (options_.rank == 0) {
-    // The others wait in the broadcast: they get the reason should this fail.
+    // The other ranks wait in the broadcast. If this fails, they receive the reason.
     Result<std::string> served = serve();
     own = served.status();
     mine = own.ok() ? std::move(*served) : fmt::format("!{}", own.message());
@@ -136,7 +136,8 @@ Result<Control::Client::Address> Control::Client::ask_rank_0() {
   PENSTOCK_ASSIGN(const std::string text, options_.exchange_address(mine));
   PENSTOCK_TRY(own);
   PENSTOCK_ASSIGN(Address address, parse_address(text));
-  // The token is shown to rank 0's host alone: not to this host where rank 0 is not on it.
+  // The token is only for rank 0's host: addresses of this host are left out if rank 0 is
+  // elsewhere.
   address.hosts = control::reachable(address.hosts, options_.server_is_here);
   if (address.hosts.empty())
     return failed_precondition(
@@ -146,7 +147,7 @@ Result<Control::Client::Address> Control::Client::ask_rank_0() {
   return address;
 }
 
-// All know it beforehand.
+// All ranks know the address beforehand.
 Result<Control::Client::Address> Control::Client::go_to_the_place() {
   const Options::Place& place = *options_.place;
   PENSTOCK_ASSIGN(std::vector<std::string> hosts, control::addresses_of(place.host));
@@ -161,8 +162,8 @@ Result<Control::Client::Address> Control::Client::go_to_the_place() {
   return Address{place.token, std::move(hosts), place.port};
 }
 
-// Another rank 0 that listens at this rank's place, under the same token, hears of this one and
-// says who it is; so do all that have come to it.
+// Another rank 0 listens at the address of this rank, with the token of this run. A hello makes it
+// report this rank and name its process, and its members learn this too.
 Status Control::Client::name_who_is_there(const std::vector<std::string>& hosts,
                                           const Status& cannot_listen) {
   const Options::Place& place = *options_.place;
@@ -212,7 +213,7 @@ void Control::Client::warn_of_rank_0(const Address& address, const Status& last,
                                   control::seconds(options_.rendezvous_us), last.message()));
 }
 
-// PEER_FAILED: another address or a later attempt may do better.
+// PEER_FAILED: another address or a later attempt may succeed.
 Result<control::Link> Control::Client::greet(const std::string& address, uint16_t port,
                                              const control::Hello& hello, uint64_t until_us) {
   const auto left_us = [&](uint64_t most_us) {
@@ -238,7 +239,7 @@ Result<control::Link> Control::Client::greet(const std::string& address, uint16_
                            control::with_port(address, port));
       break;
     }
-    // What came before the end still counts: a refusal is the server's last word.
+    // Frames that arrived before the end still count: the last frame may be a refusal.
     if (!open.ok())
       return peer_failed("{} ended the connection: another run, or another program, is there",
                          control::with_port(address, port));
@@ -248,7 +249,7 @@ Result<control::Link> Control::Client::greet(const std::string& address, uint16_
     }
     open = link.receive();
   }
-  // More frames may be in its buffer already.
+  // The link's buffer may already have more frames.
   link.set_limit(control::kMaxFrameBytes);
   control::limit_retransmission(link.descriptor(), options_.deadline_us);
   return link;
@@ -256,8 +257,7 @@ Result<control::Link> Control::Client::greet(const std::string& address, uint16_
 
 Status Control::Client::wait_until_ready() {
   Lock lock(mutex_);
-  // Ends without a timeout of its own: the server gives up at the deadline, and so does the watch
-  // thread on the server.
+  // This needs no own timeout: the server and the watch thread give up at the deadline.
   while (!ready_ && abort_reason_.ok()) changed_.wait(mutex_);
   return abort_reason_;
 }
@@ -293,7 +293,7 @@ uint64_t Control::Client::call(const std::function<std::string(uint64_t id)>& ma
     handler(Reply{.status = refused});
     return 0;
   }
-  // Behind another one the watch thread is on its way.
+  // If the queue had a frame, the watch thread is already awake.
   if (is_first) wakeup_.signal();
   return id;
 }
@@ -317,12 +317,12 @@ void Control::Client::send(std::string frame) {
 }
 
 Reply Control::Client::call_and_wait(const std::function<std::string(uint64_t id)>& make) {
-  // The handler is always called before the watch thread ends: the waiter may be on the stack.
+  // The handler runs before the watch thread ends, so these may be on the stack.
   Mutex mutex;
   Condition answered;
   std::optional<Reply> answer;
   call(make, [&](Reply reply) {
-    // Notified under the lock: the waiter is gone as soon as it gets it.
+    // Notify under the lock, because `answered` ends as soon as the waiting thread has the lock.
     const Lock lock(mutex);
     answer = std::move(reply);
     answered.notify_one();

@@ -15,16 +15,17 @@ using control::Writer;
 
 namespace {
 
-// All of a run need not be listed: with many ranks the lists would be most of what travels.
+// The list of all ranks is sent as an empty list. With many ranks such lists would be most of the
+// traffic.
 std::vector<uint32_t> none_if_all(std::vector<uint32_t> ranks, uint32_t size) {
-  // Ascending and below size, so as many as there are is all.
+  // The ranks ascend and are below size, so `size` ranks are all ranks.
   const bool ascending =
       std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) == ranks.end();
   if (ranks.size() == size && ascending && ranks.back() < size) ranks.clear();
   return ranks;
 }
 
-// A timeout of 0 means none on the wire; for a caller it means not to wait.
+// On the wire a timeout of 0 means no limit, but for a caller 0 means not to wait.
 uint64_t at_least_one(uint64_t timeout_us) {
   return std::max<uint64_t>(timeout_us, 1);
 }
@@ -118,7 +119,7 @@ Status Control::agree(std::string_view topic, std::string_view text,
 
 Status Control::refuse(std::string_view topic, const Status& why,
                        const std::vector<uint32_t>& ranks) {
-  // Success is no reason; the answer would only repeat the reason.
+  // Success is no reason to refuse. The answer is ignored, because it only repeats the reason.
   if (why.ok()) return why;
   (void)client_->call_and_wait([&](uint64_t id) {
     Meet meet{id, Purpose::rendezvous, std::string(topic), none_if_all(ranks, size()), "", "", 0};

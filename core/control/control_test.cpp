@@ -159,7 +159,7 @@ TEST(Control, AGatherWithoutOneRankNamesItAndTheLateRankIsToldAtOnce) {
     EXPECT_TRUE(control.agree("waited", "", {}, kLongUs).ok());
     if (control.rank() == 1) named(control.gather("plan", "x", {}, kLongUs).status());
     EXPECT_TRUE(control.agree("told", "", {}, kLongUs).ok());
-    // All know of the failure: the topic is free again.
+    // All ranks know of the failure, so the topic is free again.
     EXPECT_TRUE(control.gather("plan", "x", {}, kLongUs).ok());
   });
 }
@@ -236,7 +236,7 @@ TEST(Control, AllHearTheFirst) {
   });
 }
 
-// A text of each rank to each rank would be 64 times as much.
+// If each rank received every rank's text, the traffic would be 64 times as large.
 TEST(Control, HearingTheFirstCostsItsTextOnceForEachRank) {
   const std::string text(10'000, 'x');
   run_world(8, [&](Control& control) {
@@ -352,7 +352,8 @@ TEST_P(ControlWorld, LeavingInAnyOrderIsNoFailure) {
   run_world(
       GetParam(),
       [&](Control& control) {
-        // Rank 1 leaves first, the others still use the store; rank 0's stop waits for them.
+        // Rank 1 leaves first while the other ranks still use the store. The stop of rank 0 waits
+        // for them.
         if (control.rank() == 1) {
           control.stop();
           first_left.set_value();
@@ -378,7 +379,7 @@ TEST(Control, ARendezvousWithARankThatHasLeftFails) {
       return;
     }
     if (control.rank() == 1)
-      gone.get_future().wait();  // rank 0 may be there before rank 2 has left, rank 1 is not
+      gone.get_future().wait();  // rank 0 may come before rank 2 has left, rank 1 does not
     status = control.gather("late", "", {}, kLongUs).status();
     EXPECT_EQ(status.code(), Code::peer_failed);
     EXPECT_TRUE(contains(status.message(), "'late': rank 2 has left the run")) << status.message();

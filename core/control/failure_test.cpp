@@ -1,5 +1,4 @@
-// Control among ranks that die, stop, never come or are no ranks at all. Victims are real
-// processes.
+// Control when ranks die, stop, never come, or are not ranks at all. Victims are real processes.
 #include "core/control/control.hpp"
 
 #include "core/base/clock.hpp"
@@ -32,7 +31,7 @@ control::FrameKind next_kind(control::Link& link) {
     if (!body.ok()) return {};
     const auto kind = static_cast<control::FrameKind>(
         body->has_value() ? control::Reader(**body).u8() : uint8_t{0});
-    if (kind == control::FrameKind::datagrams) continue;  // an invitation, whenever it comes
+    if (kind == control::FrameKind::datagrams) continue;  // an invitation
     if (body->has_value()) return kind;
     if (!control::wait_for(link.descriptor(), false, kLongUs) || !link.receive().ok()) return {};
   }
@@ -57,8 +56,8 @@ struct AddressPipe {
   int ends[2];
 };
 
-// A rank in a process of its own: joins, notes, meets the others, then waits to be killed. Forked
-// before this process has threads.
+// A rank in a separate process: it joins, makes a note, meets the other ranks and waits to be
+// killed. Fork before this process has threads.
 pid_t fork_victim(Control::Options options) {
   const pid_t child = fork();
   if (child != 0) return child;
@@ -72,7 +71,8 @@ pid_t fork_victim(Control::Options options) {
   _exit(0);
 }
 
-// Ranks 0 and 1 live here, rank 2 is the victim. Returns what ranks 0 and 1 learned.
+// Ranks 0 and 1 live in this process, and rank 2 is the victim. Returns the errors of ranks 0 and
+// 1.
 std::vector<Status> outcome_after(int signal, uint64_t deadline_us) {
   AddressPipe pipe;
   const auto adjusted = [&](uint32_t rank) {
@@ -120,7 +120,7 @@ TEST(ControlFailure, AKilledRankIsNoticedAtOnceAndNamedWithWhatItLastDid) {
         << status.message();
     EXPECT_TRUE(contains(status.message(), "it last did: backward of step 3")) << status.message();
   }
-  // The closed connection tells, not the deadline of 60 s.
+  // The closed connection shows the failure, long before the deadline of 60 s.
   EXPECT_LT(now_us() - begin_us, 30'000'000u);
 }
 
@@ -133,7 +133,7 @@ TEST(ControlFailure, AStoppedRankIsNoticedAfterTheDeadline) {
   }
 }
 
-// Rank 0 is the victim: its server dies or falls silent with it.
+// Rank 0 is the victim: its server dies or stops with it.
 std::vector<Status> outcome_without_server(int signal, uint64_t deadline_us) {
   AddressPipe pipe;
   const auto adjusted = [&](uint32_t rank) {
@@ -191,8 +191,8 @@ TEST(ControlFailure, WhenRankZeroIsStoppedTheOthersNameItAfterTheDeadline) {
   }
 }
 
-// What rank 0 learns may end its process, and with it the server: the others' words must be on
-// their way by then.
+// The error may end the process of rank 0, and with it the server. The messages to the other ranks
+// must have been sent before.
 TEST(ControlFailure, RankZeroHearsOfAFailureAfterAllOthers) {
   for (int round = 0; round < 50; ++round) {
     control::State::Options options{.size = 3, .deadline_us = kLongUs, .pulse_us = kLongUs};
@@ -246,7 +246,7 @@ TEST(ControlFailure, AWrongWorldSizeIsRefusedAndARankTwiceIsToldToAll) {
   const Status size = start(1, 2);
   EXPECT_EQ(size.code(), Code::failed_precondition);
   EXPECT_TRUE(contains(size.message(), "rank 1 counts 2 ranks, rank 0 counts 3")) << size.message();
-  // Of two that call themselves rank 1 either may be the right one.
+  // Two processes claim to be rank 1, and either may be the right one.
   std::vector<Status> twice(2);
   std::thread one([&] { twice[0] = start(1, 3); });
   std::thread other([&] { twice[1] = start(1, 3); });
@@ -257,8 +257,8 @@ TEST(ControlFailure, AWrongWorldSizeIsRefusedAndARankTwiceIsToldToAll) {
     EXPECT_TRUE(contains(status.message(), "rank 1 is there twice, process ")) << status.message();
 }
 
-// A server that sends a rank away closes the connection behind its last word: both may be there
-// when the rank looks.
+// A server that refuses a rank sends the reason and closes the connection. Both may have arrived
+// when the rank reads.
 TEST(ControlFailure, ARefusalIsHeardAlsoWhenTheConnectionEndsWithIt) {
   constexpr int kTrials = 200;
   Result<control::Listener> listener = control::listen_on("127.0.0.1");
@@ -329,7 +329,7 @@ TEST(ControlFailure, GarbageOnThePortNeitherCrashesNorDelaysTheServer) {
       strangers.push_back(std::move(link));  // says nothing and stays
       continue;
     }
-    // The server answers none of them: it closes.
+    // The server does not answer these connections but closes them.
     ASSERT_TRUE(control::wait_for(link.descriptor(), false, kLongUs));
     EXPECT_FALSE(link.receive().ok());
   }
@@ -345,7 +345,7 @@ TEST(ControlFailure, AMemberThatSendsGarbageIsAFailedRank) {
     Control::Options options = quick_options(0, 2);
     options.exchange_address = board.exchange(0);
     Result<std::unique_ptr<Control>> control = Control::start(std::move(options));
-    // Rank 1 may fail before rank 0's own client is there, which learns of it all the same.
+    // Rank 1 may fail before the client of rank 0 exists. The client learns of the failure anyway.
     seen = control.ok() ? (*control)->get("never", kLongUs).status() : control.status();
   });
   const std::string address = board.address();

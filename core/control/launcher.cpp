@@ -13,12 +13,12 @@ namespace {
 struct Launcher {
   const char* size;
   const char* rank;
-  Launched as;  // where it says that there are several
-  // Null, or whether the two speak of this process.
+  Launched as;  // if size is above 1
+  // Whether the variables belong to this process. Null: always.
   bool (*speaks)(const GetEnvironment&) = nullptr;
 };
 
-// Empty where it is not set.
+// Empty if the variable is not set.
 std::string text(const GetEnvironment& environment, const char* name) {
   const char* value = environment(name);
   return value == nullptr ? "" : value;
@@ -28,19 +28,19 @@ bool is_in_step(const GetEnvironment& environment) {
   return !text(environment, "SLURM_STEP_ID").empty();
 }
 
-// In a batch script, and in salloc's interactive step, which counts its tasks, it is the job's.
+// In a batch script, and in salloc's interactive step, SLURM_NTASKS counts the tasks of the job.
 bool counts_tasks_of_step(const GetEnvironment& environment) {
   return is_in_step(environment) && text(environment, "SLURM_STEP_NUM_TASKS").empty();
 }
 
-// srun --mpi=pmi2 sets the variables of other MPIs too, though the MPI here need not speak that.
+// srun --mpi=pmi2 also sets variables of other MPIs, but the MPI here may not support PMI2.
 bool is_of_an_mpi(const GetEnvironment& environment) {
   return !is_in_step(environment) ||
          text(environment, "PMI_JOBID") !=
              text(environment, "SLURM_JOB_ID") + "." + text(environment, "SLURM_STEP_ID");
 }
 
-// The inner ones first.
+// Inner launchers come first.
 constexpr Launcher kLaunchers[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", Launched::by_mpi},
     {"PMI_SIZE", "PMI_RANK", Launched::by_mpi, is_of_an_mpi},
@@ -49,17 +49,17 @@ constexpr Launcher kLaunchers[] = {
     {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", Launched::by_step},
     {"SLURM_NTASKS", "SLURM_PROCID", Launched::by_step, counts_tasks_of_step},
 };
-// torchrun sets it, and starts processes of its own below whatever has started it.
+// torchrun sets this variable and starts its own processes below another launcher.
 constexpr const char* kMarkOfTorchrun = "TORCHELASTIC_RUN_ID";
 
 constexpr uint64_t kMostRanks = uint64_t{1} << 24;
 constexpr uint64_t kMostPort = 65535;
-constexpr size_t kMostToken = 200;  // bytes; more does not fit into a hello
-// Ports for Slurm steps: neither those of usual services nor those that systems choose from.
+constexpr size_t kMostToken = 200;  // bytes; a hello has no room for more
+// Ports for Slurm steps: not the ports of usual services, and not the ports that systems choose.
 constexpr uint64_t kFirstSlurmPort = 20000;
 constexpr uint64_t kSlurmPorts = 10000;
 
-// Nothing where it is not set.
+// Empty if the variable is not set.
 Result<std::optional<uint64_t>> number(const GetEnvironment& environment, const char* name,
                                        uint64_t least, uint64_t most) {
   const std::string given = text(environment, name);
@@ -73,13 +73,13 @@ Result<std::optional<uint64_t>> number(const GetEnvironment& environment, const 
   return std::optional<uint64_t>(value);
 }
 
-// The same for who only wants to compare: what is no number says nothing.
+// For callers that only compare: empty also if the value is not a number.
 std::optional<uint64_t> number_if_any(const GetEnvironment& environment, const char* name) {
   const auto value = number(environment, name, 0, UINT64_MAX);
   return value.ok() ? value.value() : std::nullopt;
 }
 
-// Those that speak of this process, the inner ones first.
+// The launchers whose variables belong to this process. Inner launchers come first.
 std::vector<Launcher> launchers_of(const GetEnvironment& environment) {
   if (environment(kMarkOfTorchrun) != nullptr && number_if_any(environment, "WORLD_SIZE"))
     return {{"WORLD_SIZE", "RANK", Launched::otherwise}};
@@ -152,7 +152,7 @@ Launched launched_as(uint32_t rank, uint32_t size, const GetEnvironment& environ
 
 namespace {
 
-// What one launcher says; nothing where it says nothing of several processes.
+// The rank and size of one launcher. Empty if the launcher has not started several processes.
 Result<std::optional<Rendezvous>> place_of(const Launcher& launcher,
                                            const GetEnvironment& environment) {
   PENSTOCK_ASSIGN(const auto size, number(environment, launcher.size, 1, kMostRanks));
@@ -210,9 +210,9 @@ Status find_store(const GetEnvironment& environment, Rendezvous& place) {
   return {};
 }
 
-// The word of the innermost launcher that has a whole one; where none has, what the first of them
-// lacks. srun lies around all others; of two others that differ nothing tells which is the inner
-// one.
+// The values of the innermost launcher with complete values. If there is none, the error of the
+// first incomplete launcher. srun is outside of all other launchers. If two other launchers
+// contradict each other, the inner launcher is unknown, so that is an error.
 Result<std::optional<Rendezvous>> innermost_word(const GetEnvironment& environment) {
   Status lacks;
   std::optional<Rendezvous> found;

@@ -104,7 +104,7 @@ TEST(Launcher, SingleProcessOfAStepIsAlone) {
       {"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}};
   EXPECT_EQ(launched_by(with(step)), Launched::single_in_step);
   EXPECT_EQ(launched_as(0, 1, with(step)), Launched::single_in_step);
-  auto interactive = step;  // of an salloc for two tasks
+  auto interactive = step;  // of salloc for two tasks
   interactive["SLURM_NTASKS"] = "2";
   EXPECT_EQ(launched_by(with(interactive)), Launched::single_in_step);
   EXPECT_FALSE(rendezvous_of(with(interactive)).value().has_value());

@@ -37,7 +37,8 @@ void Members::begin_if_all_are_here(uint64_t now_us) {
   if (begun_us_ != kNever || now_us < later(options_.start_us, options_.settle_us)) return;
   if (!in_state(Presence::absent).empty()) return;
   begun_us_ = now_us;
-  // By then everybody has sent several, and has told more than once whether any came.
+  // By then every rank has sent several heartbeats, and has reported several times on received
+  // ones.
   ask_for_datagrams_us_ = later(now_us, std::max<uint64_t>(3 * options_.pulse_us, 2'000'000));
   for (uint32_t rank = 0; rank < members_.size(); ++rank)
     send_(rank, Writer(FrameKind::ready).frame());
@@ -70,16 +71,17 @@ Status Members::has_twin(std::string_view reason, uint64_t now_us) {
   return {};
 }
 
-// ---- signs of life ----
+// ---- heartbeats ----
 
-// They come at least four times in a deadline: who has missed one was out of reach, or stood still.
+// A rank sends at least four heartbeats per deadline. If one is late, the rank was unreachable or
+// stopped.
 void Members::heard(uint32_t rank, uint64_t now_us) {
   Member& member = members_[rank];
   const uint64_t silent_us = now_us - std::min(now_us, member.heard_us);
   if (begun_us_ != kNever && silent_us > options_.deadline_us / 3) {
     back_us_ = now_us;
     away_us_ = silent_us;
-    // What waited behind the outage tells of the time before.
+    // Frames that were delayed by the outage describe the time before it.
     if (ask_for_datagrams_us_ != kNever)
       ask_for_datagrams_us_ = later(now_us, 3 * options_.pulse_us);
   }
@@ -113,14 +115,14 @@ std::optional<std::pair<uint32_t, std::string>> Members::silent(uint64_t now_us)
   return std::nullopt;
 }
 
-// Once in a run: whoever forbids them is seldom changed while it lasts.
+// Once per run, because a firewall is seldom changed during a run.
 void Members::look_at_datagrams(uint64_t now_us) {
   if (now_us < ask_for_datagrams_us_) return;
   std::vector<uint32_t> without;
   for (uint32_t rank : in_state(Presence::present)) {
-    if (rank == 0) continue;  // the server's own: no network lies between
+    if (rank == 0) continue;  // the server's own rank, without a network between
     const Member& member = members_[rank];
-    // Nothing gets through at all: it has not told what came before.
+    // Nothing arrives from this rank at all, so its last report is out of date.
     if (now_us - std::min(now_us, member.note_us) > 2 * options_.pulse_us) {
       ask_for_datagrams_us_ = later(now_us, options_.pulse_us);
       return;
@@ -146,7 +148,7 @@ uint64_t Members::next_us() const {
   return ask_for_datagrams_us_;
 }
 
-// ---- what is known of them ----
+// ---- knowledge about the members ----
 
 std::vector<uint32_t> Members::in_state(Presence presence) const {
   std::vector<uint32_t> ranks;

@@ -8,8 +8,8 @@ namespace penstock::control {
 
 namespace {
 
-constexpr uint64_t kWarnings = 20;  // in one interval
-constexpr size_t kNamed = 4;        // the first few are enough to find the place in the program
+constexpr uint64_t kWarnings = 20;  // per interval
+constexpr size_t kNamed = 4;        // enough to find the place in the program
 
 }  // namespace
 
@@ -40,12 +40,11 @@ void Patience::poll(uint64_t now_us) {
   }
 }
 
-// A rank may ask for thousands of things: as many lines tell no more than the first ones.
+// A rank may wait in thousands of rendezvous, but further warnings say no more than the first ones.
 bool Patience::may_warn(uint64_t now_us) {
   if (now_us >= later(warns_since_us_, options_.warning_us)) {
     if (n_not_warned_ > 0) {
-      const std::string text =
-          fmt::format("{} more rendezvous of ranks wait in the same manner", n_not_warned_);
+      const std::string text = fmt::format("{} more rendezvous of ranks also wait", n_not_warned_);
       send_(0, Writer(FrameKind::warning).text(text).frame());
     }
     warns_since_us_ = now_us;
@@ -84,8 +83,9 @@ void Patience::warn(const RendezvousKey& key, const Rendezvous& rendezvous, uint
   send_(0, Writer(FrameKind::warning).text(text).frame());
 }
 
-// The network was away in the middle of a step, and is back: TCP needs as long again at most, and
-// gets a whole deadline. Then it is the messages that are lost, and no rank is to blame.
+// The network failed in the middle of a step and has recovered. TCP needs at most as long as the
+// outage to recover, and gets a whole deadline. After it the messages are lost, and no rank is the
+// cause.
 bool Patience::is_overdue(const RendezvousKey& key, const Rendezvous& rendezvous,
                           uint64_t now_us) const {
   return std::get<Purpose>(key) == Purpose::step && rendezvous.failure.ok() &&
@@ -117,9 +117,10 @@ std::string Patience::waited_out(const RendezvousKey& key, const Rendezvous& ren
 
 // ---- Ranks that wait for each other ----
 
-// A rendezvous is stuck when a rank that is missing is blocked in another that is stuck, and a step
-// to which all have come when it waits for one that is: what is left when all that are not have
-// been taken away can never end.
+// A rendezvous is stuck if a missing rank is blocked in another stuck rendezvous. A step with all
+// ranks is stuck if a stuck rendezvous holds it. The search first assumes that every rendezvous is
+// stuck, and removes a rendezvous without such a cause until nothing changes. The rest can never
+// end.
 void Patience::find_circles(uint64_t now_us) {
   std::set<const Rendezvous*> stuck;
   for (const auto& [key, rendezvous] : rendezvous_table_.all())
@@ -156,7 +157,7 @@ bool Patience::in_circle(const RendezvousKey& key, const Rendezvous& rendezvous,
   });
 }
 
-// A rank has asked for something that all must ask for before the step goes on.
+// Whether a rank has asked for an operation that all ranks must ask for before the step continues.
 bool Patience::is_held(const Rendezvous& step, const std::set<const Rendezvous*>& stuck) const {
   return std::any_of(stuck.begin(), stuck.end(),
                      [&](const Rendezvous* other) { return other->holds == step.set; });
@@ -188,7 +189,7 @@ uint64_t Patience::next_us() const {
   uint64_t next = kNever;
   for (const auto& [key, rendezvous] : rendezvous_table_.all()) {
     next = std::min({next, rendezvous.until_us, rendezvous.warn_us});
-    // A circle is looked for at every pulse, and ends in time.
+    // Circles are searched at every pulse, so a circle may also end by itself.
     if (rendezvous.circle_us != kNever)
       next = std::min(next, later(rendezvous.circle_us, options_.circle_us));
   }

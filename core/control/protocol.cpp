@@ -13,7 +13,8 @@ namespace {
 
 constexpr uint64_t kLengthBytes = 4;
 constexpr uint64_t kExcerptBytes = 200;
-// More versions of a line than this are only counted: a message is for a person.
+// A message shows at most this many versions of a line and only counts the rest, because people
+// read it.
 constexpr size_t kShownVersions = 4;
 
 template <typename T>
@@ -29,7 +30,7 @@ T read_little_endian(std::string_view bytes) {
   return value;
 }
 
-// Takes the first line off `rest`; none when nothing is left.
+// Takes the first line from `rest`. Empty if `rest` is empty.
 std::optional<std::string_view> next_line(std::string_view& rest) {
   if (rest.empty()) return std::nullopt;
   const size_t end = rest.find('\n');
@@ -39,7 +40,7 @@ std::optional<std::string_view> next_line(std::string_view& rest) {
 }
 
 struct Version {
-  std::optional<std::string_view> line;  // none: the text has ended
+  std::optional<std::string_view> line;  // empty: the text has ended
   std::vector<uint32_t> ranks;
 };
 
@@ -128,7 +129,7 @@ Result<std::optional<std::string>> FrameBuffer::next() {
     bytes_.clear();
     begin_ = 0;
   } else if (begin_ > bytes_.size() / 2) {
-    // Moves at most as much as was consumed: linear in all.
+    // Moves at most as many bytes as were consumed, so the total time is linear.
     bytes_.erase(0, begin_);
     begin_ = 0;
   }
@@ -353,7 +354,7 @@ Status compare(std::string_view topic, const std::map<uint32_t, std::string_view
       version->ranks.push_back(rank);
     }
     if (versions.size() == 1) {
-      // Texts may also differ in a line break at their end alone, which is in no line.
+      // If the texts differ only in a line break at the end, no line differs.
       if (versions[0].line) continue;
       return mismatch("'{}' must be equal on its ranks but differs in line breaks at its end",
                       topic);

@@ -21,7 +21,7 @@ std::vector<uint32_t> Rendezvous::ranks() const {
   return ranks;
 }
 
-// ---- ranks come and go ----
+// ---- arrivals of ranks ----
 
 Status RendezvousTable::check(uint32_t rank, const Meet& message) const {
   const auto& ranks = message.ranks;
@@ -42,7 +42,7 @@ void RendezvousTable::begin(Rendezvous& rendezvous, const Meet& message, uint64_
   (message.purpose == Purpose::step ? rendezvous.set : rendezvous.holds) = message.set;
   rendezvous.step = message.step;
   rendezvous.first_us = now_us;
-  // Who has joined waits for as long as the others have data.
+  // A joined rank waits as long as other ranks have data.
   const bool is_join = message.purpose == Purpose::join;
   if (options_.warning_us > 0 && !is_join) rendezvous.warn_us = later(now_us, options_.warning_us);
   if (message.purpose != Purpose::rendezvous && !is_join && options_.busy_limit_us > 0)
@@ -92,7 +92,7 @@ void RendezvousTable::meet(uint32_t rank, Meet message, uint64_t now_us) {
   if (only_joined_are_missing(found->first, rendezvous)) go_on_without_joined(found);
 }
 
-// Messages of the step have come: nobody is waited for any more.
+// Messages of the step have arrived, so the rank no longer waits for other ranks.
 void RendezvousTable::withdraw(uint32_t rank, uint64_t id) {
   for (auto rendezvous = rendezvous_table_.begin(); rendezvous != rendezvous_table_.end();
        ++rendezvous) {
@@ -139,7 +139,7 @@ std::vector<uint32_t> RendezvousTable::missing(const RendezvousKey& key,
   return ranks;
 }
 
-// A rank for which the step is over has sent all that the others wait for.
+// After the step, a rank has sent all messages for which other ranks wait.
 bool RendezvousTable::is_needed(const Rendezvous& rendezvous, uint32_t rank) const {
   if (rendezvous.set.empty()) return true;
   const std::optional<uint64_t> done = members_.steps_done(rank, rendezvous.set);
@@ -156,7 +156,7 @@ Status RendezvousTable::has_left(const RendezvousKey& key, const Rendezvous& ren
       rank, members_.steps_done(rank, rendezvous.set).value_or(0), rendezvous.set, name_of(key));
 }
 
-// ---- how rendezvous end: with an answer to all who have come, or with a failure ----
+// ---- the end of a rendezvous: an answer to all arrived ranks, or a failure ----
 
 void RendezvousTable::complete(Map::iterator found) {
   const auto& [purpose, topic, ranks] = found->first;
@@ -167,7 +167,7 @@ void RendezvousTable::complete(Map::iterator found) {
   for (uint32_t rank : ranks) {
     const auto arrival = rendezvous.arrivals.find(rank);
     std::string& detail = answer.details.emplace_back();
-    if (arrival == rendezvous.arrivals.end()) continue;  // it has joined
+    if (arrival == rendezvous.arrivals.end()) continue;  // rank has joined
     signatures[rank] = arrival->second.signature;
     detail = arrival->second.detail;
     total_bytes += detail.size() + sizeof(uint64_t);
@@ -217,7 +217,7 @@ void RendezvousTable::answer_operations() {
 }
 
 void RendezvousTable::fail(Map::iterator found, Status failure) {
-  // A step that cannot be finished ends the run: all hear it in the same words.
+  // A step that cannot be finished ends the run, with one message for all ranks.
   if (std::get<Purpose>(found->first) == Purpose::step) {
     run_failure_ = std::move(failure);
     return;
@@ -244,9 +244,9 @@ void RendezvousTable::forget_if_told(Map::iterator found) {
   if (found->second.told.size() == std::get<2>(found->first).size()) rendezvous_table_.erase(found);
 }
 
-// ---- ranks whose data is at an end ----
+// ---- ranks without further data ----
 
-// What others wait for may be waited for no more.
+// Some rendezvous may now be complete without this rank.
 void RendezvousTable::has_joined(uint32_t rank) {
   joined_.push_back(rank);
   members_.forget_news(rank);
@@ -273,7 +273,7 @@ void RendezvousTable::go_on_without_joined(Map::iterator found) {
   Rendezvous& rendezvous = found->second;
   const Arrival& first = rendezvous.arrivals.begin()->second;
   if (first.if_joined == IfJoined::adds_zeros) return complete(found);
-  // Nobody else will ask for it.
+  // The absent ranks will not ask for the operation.
   const std::vector<uint32_t> absent = missing(found->first, rendezvous);
   rendezvous.told.insert(absent.begin(), absent.end());
   fail(found, failed_precondition(

@@ -10,9 +10,10 @@ namespace penstock::control {
 
 namespace {
 
-// A stranger that has not said hello by then is dropped.
+// A connection without a hello within this time is dropped.
 constexpr uint64_t kHelloUs = 5'000'000;
-// Connections that are not members, at most: strangers must not use up the descriptors.
+// The largest number of connections that are not members, so that strangers cannot use up the
+// descriptors.
 constexpr size_t kStrangers = 256;
 
 }  // namespace
@@ -48,13 +49,13 @@ void Server::loop() {
   while (true) {
     wait(last_us);
     const uint64_t now = now_us();
-    // The process was stopped, or starved: the silence is ours.
+    // This process was stopped or starved, so the silence is not the fault of the members.
     if (now - last_us > options_.deadline_us / 2 && now - last_us > 2 * options_.pulse_us)
       state_.forgive(now);
     last_us = now;
     beat(now);
     accept_new(now);
-    // Bytes first: silence is judged by what has arrived.
+    // First read, because silence is judged by the received bytes.
     for (Connection& connection : connections_) serve(connection, now);
     state_.tick(now);
     const bool time_is_up = now >= stop_by_us_;
@@ -66,8 +67,8 @@ void Server::loop() {
 }
 
 void Server::flush_all() {
-  // Rank 0 is told last: what it learns may end its process, and with it this server. A peer that
-  // fails while it is written to gives everyone something more to hear, hence the second round.
+  // Rank 0 is told last, because the news may end its process and with it this server. If a write
+  // to a peer fails, there is more news for every rank, so there is a second round.
   const auto flush = [this](bool own) {
     for (Connection& connection : connections_) {
       if (connection.closed || (connection.member && connection.rank == 0) != own) continue;
@@ -82,8 +83,7 @@ void Server::flush_all() {
 
 bool Server::has_served() const {
   if (stop_by_us_ == kNever || !state_.finished()) return false;
-  // What the kernel has taken reaches the peer: it has nothing more to say that could reset the
-  // connection.
+  // The kernel delivers these bytes. The peer sends nothing more that could reset the connection.
   const auto flushed = [](const Connection& connection) {
     return !connection.link.wants_to_write();
   };
@@ -135,12 +135,12 @@ void Server::serve(Connection& connection, uint64_t now) {
   const int descriptor = connection.link.descriptor();
   if (std::find(readable_.begin(), readable_.end(), descriptor) == readable_.end()) return;
   const Status open = connection.link.receive();
-  // What came before the end still counts: a goodbye may be the last.
+  // Frames that arrived before the end still count: the last frame may be a goodbye.
   while (!connection.closed) {
     Result<std::optional<std::string>> body = connection.link.next();
     if (!body.ok()) return lose(connection, body.status().message());
     if (!body->has_value()) break;
-    served_bytes_ += (*body)->size() + sizeof(uint32_t);  // and its length in front
+    served_bytes_ += (*body)->size() + sizeof(uint32_t);  // plus the length field
     if (!connection.member) {
       if (!connection.closing) welcome(connection, **body, now);
     } else if (Status status = state_.receive(connection.rank, **body, now); !status.ok()) {
@@ -154,7 +154,7 @@ void Server::welcome(Connection& connection, std::string_view body, uint64_t now
   Reader reader(body);
   const bool is_hello = reader.u8() == static_cast<uint8_t>(FrameKind::hello);
   const std::optional<Hello> hello = is_hello ? decode_hello(reader) : std::nullopt;
-  // A stranger learns nothing, not even that this is a control server.
+  // A stranger must not even learn that this is a control server.
   if (!hello || hello->token != own_.token) {
     connection.closed = true;
     return;
@@ -168,7 +168,7 @@ void Server::welcome(Connection& connection, std::string_view body, uint64_t now
         fmt::format("control: rank {} counts {} ranks, rank 0 counts {}; start all with one launch",
                     hello->rank, hello->size, options_.size));
   }
-  members_[hello->rank] = &connection;  // join sends to it
+  members_[hello->rank] = &connection;  // join() sends to it
   if (Status status = state_.join(hello->rank, now); !status.ok()) {
     members_.erase(hello->rank);
     return reject(connection, status.message());
@@ -181,7 +181,7 @@ void Server::welcome(Connection& connection, std::string_view body, uint64_t now
   limit_retransmission(connection.link.descriptor(), options_.deadline_us);
 }
 
-// Which of the two belongs to the others nobody can tell.
+// Which of the two processes belongs to this run is unknown.
 void Server::refuse_twin(Connection& connection, const Hello& hello, uint64_t now) {
   const auto found = members_.find(hello.rank);
   const std::string& first = found == members_.end() ? own_.name : found->second->name;

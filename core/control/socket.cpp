@@ -34,7 +34,7 @@ bool would_block(int error) {
   return error == EAGAIN || error == EWOULDBLOCK;
 }
 
-// Worded to stand behind "rank 2 failed: ".
+// For messages that begin with "rank 2 failed: ".
 Status closed() {
   return peer_failed(
       "its control connection was closed without a goodbye (the process ended or was killed)");
@@ -46,7 +46,7 @@ Status broken(int error) {
 
 void without_delay(int descriptor) {
   const int on = 1;
-  // Small frames should not wait for one another. A failure costs only time.
+  // Small frames should not wait for each other. A failure of this call costs only time.
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
@@ -73,7 +73,7 @@ Status Wakeup::open() {
 
 void Wakeup::signal() {
   const uint64_t one = 1;
-  // Fails only when the counter is full: then the thread is being woken anyway.
+  // Fails only if the counter is full. Then the thread is already being woken.
   [[maybe_unused]] const ssize_t written = write(handle_.get(), &one, sizeof(one));
 }
 
@@ -123,7 +123,7 @@ void Link::end_sending() {
 namespace {
 
 uint16_t port_of(const Endpoint& endpoint) {
-  // At the same place in both families.
+  // Both families have the port at one offset.
   static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
   return ntohs(reinterpret_cast<const sockaddr_in*>(&endpoint.bytes)->sin_port);
 }
@@ -152,13 +152,13 @@ Result<Listener> listen_on(std::string_view address, uint16_t port) {
   Listener listener;
   listener.socket =
       Handle(socket(wanted.bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  // A system may know no IPv6.
+  // The system may have no IPv6.
   if (!listener.socket.valid() && everywhere) return listen_on("0.0.0.0", port);
   const int descriptor = listener.socket.get();
   const int on = 1, off = 0;
-  // The port of a run that has just ended is free for the next.
+  // The next run may use the port of the last run at once.
   if (port != 0) setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  // Who comes by IPv4 is let in too.
+  // Also accepts IPv4.
   if (everywhere) setsockopt(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
   Endpoint got;
   got.size = sizeof(got.bytes);
@@ -199,14 +199,15 @@ Result<Handle> connect_to(const std::string& address, uint16_t port, uint64_t ti
 }
 
 void limit_retransmission(int descriptor, uint64_t deadline_us) {
-  // Of all kernels that have it; headers may be older.
+  // The number is equal on all kernels with this option. Headers may be older.
   constexpr int kRtoMaxMs = 44;
   constexpr int kLongestMs = 1'000;
-  constexpr uint64_t kDeadlines = 3;  // one of outage, one for TCP to come back, one to spare
+  constexpr uint64_t kDeadlines = 3;  // for an outage, for the recovery of TCP, and a reserve
   const int on = 1;
   const auto broken_ms = static_cast<int>(std::clamp<uint64_t>(
       kDeadlines * (deadline_us / 1000), 3'000, std::numeric_limits<int>::max()));
-  // With timers this short the count of attempts would break it after seconds: the time counts.
+  // With such short timers the limit of attempts would break the connection after seconds, so the
+  // limit must be a time.
   if (setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &broken_ms, sizeof(broken_ms)) != 0)
     return;
   setsockopt(descriptor, IPPROTO_TCP, kRtoMaxMs, &kLongestMs, sizeof(kLongestMs));
@@ -226,7 +227,7 @@ bool wait_for(int descriptor, bool to_write, uint64_t timeout_us) {
 }
 
 int poll_milliseconds(uint64_t timeout_us) {
-  constexpr uint64_t kLongest = 60'000;  // a wake-up a minute costs nothing
+  constexpr uint64_t kLongest = 60'000;  // one wake-up per minute is cheap
   return static_cast<int>(std::min((timeout_us + 999) / 1000, kLongest));
 }
 

@@ -1,4 +1,4 @@
-// Ranks that live and do not come: in steps, in operations, and in circles.
+// Ranks that live but do not come: in steps, in operations, and in circles.
 #include "core/control/testing.hpp"
 
 #include "core/base/clock.hpp"
@@ -18,7 +18,7 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// Waits in a step until it is over for whoever waits.
+// Waits in a step until the step is over for every waiting rank.
 Status wait_in_step(Control& control, uint64_t step) {
   std::promise<Status> ended;
   control.step_wait("model", step, {0, 1, 2}, [&](Status reason) { ended.set_value(reason); });
@@ -47,7 +47,7 @@ TEST(Stall, AStepThatARankDoesNotReachIsWarnedOfByNameAndEndsAtTheLimit) {
               << status.message();
           EXPECT_TRUE(contains(status.message(), "raise runtime.busy_limit_s")) << status.message();
         }
-        // It ends the run, also for the rank that did not come.
+        // The run ends, also for the rank that did not come.
         EXPECT_EQ(control.get("never", kLongUs).status().code(), Code::deadline_exceeded);
       },
       [&](Control::Options& options) {
@@ -71,7 +71,7 @@ TEST(Stall, AWaitThatIsOverIsForgottenAndARankThatIsThroughIsNotWaitedFor) {
               "model", 3, {0, 1}, [](Status) { ADD_FAILURE() << "the wait was over"; });
           control.step_wait_over(wait);
         }
-        // Longer than the limit: nobody else has to come for the wait that is over.
+        // Longer than the limit. The wait is over, so no other rank needs to come.
         EXPECT_EQ(control.get("nothing", 400'000).status().code(), Code::deadline_exceeded);
         EXPECT_TRUE(control.agree("end", "", {}, kLongUs).ok());
       },
@@ -160,7 +160,7 @@ TEST(Stall, AnOperationThatAProgramDoesNotYetWaitForMakesNoCircle) {
           control.blocked(ask("loss", first));
         } else {
           ask("accuracy", second);
-          // Goes on computing for longer than circles are let be.
+          // Computes for longer than the limit for circles.
           EXPECT_EQ(control.get("nothing", 900'000).status().code(), Code::deadline_exceeded);
           ask("loss", first);
         }
@@ -227,7 +227,7 @@ TEST(Addresses, OfARunOnOneHostAreLoopbackAlone) {
         Result<std::unique_ptr<Control>> control = Control::start(std::move(options));
         ASSERT_TRUE(control.ok()) << control.status().message();
         if (rank == 0) {
-          // What listens is no wider than what is told.
+          // The server listens only on the addresses that it announces.
           const std::string address = board.address();
           const std::string port = address.substr(address.rfind('|') + 1);
           const std::vector<std::string> own = control::own_addresses().value();

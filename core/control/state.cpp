@@ -34,12 +34,13 @@ Status State::receive(uint32_t rank, std::string_view body, uint64_t now_us) {
   Reader reader(body);
   const auto kind = static_cast<FrameKind>(reader.u8());
   if (!parts_->members.is(rank, Presence::present)) {
-    // A rank that failed by its silence may come back to life, only to leave.
+    // A rank that failed by its silence may come back, only to leave.
     if (kind == FrameKind::goodbye) parts_->send(rank, Writer(FrameKind::farewell).frame());
     return {};
   }
   parts_->members.heard(rank, now_us);
-  // Who still asks for something has not yet heard of the abort, and gets that as its answer.
+  // A rank that still sends requests has not yet learned of the abort. It will get the abort as the
+  // answer.
   if (aborted() && kind != FrameKind::goodbye) return {};
   const bool is_sent_by_clients = kind >= FrameKind::beat && kind <= FrameKind::step_news;
   if (!is_sent_by_clients)
@@ -55,7 +56,7 @@ Status State::receive(uint32_t rank, std::string_view body, uint64_t now_us) {
   return {};
 }
 
-// What is not such a message, to its end, changes nothing.
+// A frame that is not exactly such a message changes nothing.
 void State::take(uint32_t rank, FrameKind kind, Reader& reader, uint64_t now_us) {
   RendezvousTable& rendezvous_table = parts_->rendezvous_table;
   switch (kind) {
@@ -120,7 +121,7 @@ void State::abort_all(const Status& reason) {
   abort_reason_ = reason;
   parts_->rendezvous_table.clear();
   parts_->store.clear();
-  // The rank that failed is told too, should it still be able to hear.
+  // The failed rank is told too, because it may still receive.
   for (uint32_t rank = 0; rank < parts_->members.size(); ++rank) {
     notify_abort(rank);
   }

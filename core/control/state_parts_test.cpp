@@ -1,4 +1,4 @@
-// The parts of the control server's state, each alone: the store, the members, the rendezvous.
+// Each part of the control server's state alone: the store, the members, the rendezvous.
 #include "core/control/patience.hpp"
 #include "core/control/rendezvous_table.hpp"
 #include "core/control/store.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kSecondUs = 1'000'000;
 
-// What was sent, as "RANK KIND": of replies also how they went.
+// The sent frames, as "RANK KIND". A reply also has its outcome.
 class Parts : public ::testing::Test {
  protected:
   Parts() {
@@ -19,7 +19,7 @@ class Parts : public ::testing::Test {
     options.rendezvous_us = 60 * kSecondUs;
     options.pulse_us = kSecondUs;
   }
-  // After the options are as they should be.
+  // Call it after the options are set.
   void make() {
     members.emplace(options, send);
     rendezvous_table.emplace(options, send, *members);

@@ -1,5 +1,5 @@
-// The parts of Control without sockets: frames, comparison of texts, and a server state fed with
-// damaged frames.
+// The parts of Control without sockets: frames, the comparison of texts, and the state of the
+// server with damaged frames.
 #include "core/control/state.hpp"
 
 #include <gtest/gtest.h>
@@ -104,10 +104,10 @@ TEST(ControlState, ThousandsOfRendezvousThatWaitTakeAFewLines) {
   warnings.clear();
   state.tick(1200);
   ASSERT_EQ(warnings.size(), 21u);
-  EXPECT_EQ(warnings.front(), "19980 more rendezvous of ranks wait in the same manner");
+  EXPECT_EQ(warnings.front(), "19980 more rendezvous of ranks also wait");
 }
 
-// Of the answers that one rank hears together each knows how many follow, but for those of a set.
+// Each answer to a rank has the number of answers that follow at once. Answers for a set have none.
 TEST(ControlState, AnswersToOperationsCountThoseThatFollow) {
   std::vector<Reply> heard;
   State state({2, 1000, 100, 500, 0}, [&](uint32_t rank, std::string frame) {
@@ -132,7 +132,7 @@ TEST(ControlState, AnswersToOperationsCountThoseThatFollow) {
   EXPECT_EQ(heard[3].left, 0u);
 }
 
-// The reason of an abort as the others hear it.
+// The reason of an abort in the message to the other ranks.
 std::string abort_of(State& state, std::string& heard, uint32_t rank, const std::string& reason) {
   EXPECT_TRUE(state.receive(rank, body_of(Writer(FrameKind::abort).text(reason).frame()), 1).ok());
   return heard;
@@ -161,7 +161,7 @@ TEST(ControlState, WhoGaveUpIsSaidOnce) {
   EXPECT_EQ(told_by(1, "gave the run up", "no"), "rank 1 gave the run up: no");
 }
 
-// Signs of life come now and then, so the last may be old when its rank dies.
+// Heartbeats come at intervals, so the last heartbeat may be old when its rank dies.
 TEST(ControlState, WhatARankLastDidIsToldWithItsAge) {
   const uint64_t second = 1'000'000;
   for (const auto& [age_us, expected] :
@@ -242,7 +242,7 @@ TEST(ControlState, SilenceOfTheServerItselfIsNotBlamedOnMembers) {
   EXPECT_TRUE(state.aborted());
 }
 
-// What reaches rank 0 of one kind.
+// The text of the frame if it has this kind.
 std::string text_of(const std::string& frame, FrameKind kind) {
   const std::string body = body_of(frame);
   Reader reader(body);
@@ -258,7 +258,7 @@ TEST(ControlState, ADatagramIsASignOfLifeAndNothingElse) {
   State state({2, 8 * kSecondUs, kSecondUs, 0, 0}, [&](uint32_t rank, const std::string& frame) {
     if (rank == 0) reason += text_of(frame, FrameKind::aborted);
   });
-  state.lives(1, 0);  // it has not come yet, and comes by its connection alone
+  state.lives(1, 0);  // it has no heartbeats yet, only its connection
   for (uint32_t rank = 0; rank < 2; ++rank) ASSERT_TRUE(state.join(rank, 0).ok());
   for (uint64_t now = 0; now <= 40 * kSecondUs; now += kSecondUs) {
     state.lives(0, now);
@@ -278,7 +278,8 @@ TEST(ControlState, ThatNoDatagramsGetThroughIsSaidOnceWithTheRanks) {
   });
   for (uint32_t rank = 0; rank < 4; ++rank) ASSERT_TRUE(state.join(rank, 0).ok());
   for (uint64_t now = 0; now < 20 * kSecondUs; now += kSecondUs) {
-    // Of rank 1 nothing comes, of rank 2 nothing is heard; each tells so by its connection.
+    // No heartbeat of rank 1 arrives, and rank 2 receives none. Each rank reports this by its
+    // connection.
     for (uint32_t rank = 0; rank < 4; ++rank) {
       if (rank != 1) state.lives(rank, now);
       const uint32_t hears = rank != 2 ? 1 : 0;
@@ -304,7 +305,7 @@ TEST(ControlState, ARunOfOneRankHasNoNetworkThatCouldStopDatagrams) {
   EXPECT_EQ(warnings, "");
 }
 
-// It heard none before, and tells so afterwards, in what had waited.
+// Rank 1 receives no heartbeats during the outage. After it, its delayed frames report this.
 TEST(ControlState, AnOutageIsNotTakenForAFirewall) {
   std::string warnings;
   State state({2, 12 * kSecondUs, kSecondUs, 0, 0}, [&](uint32_t rank, const std::string& frame) {
@@ -324,7 +325,8 @@ TEST(ControlState, AnOutageIsNotTakenForAFirewall) {
   EXPECT_EQ(warnings, "");
 }
 
-// Rank 1 is out of reach for `away_s`; both wait for messages of a step, which never come.
+// Rank 1 is unreachable for `away_s` seconds. Both ranks wait for messages of a step, which never
+// come.
 std::string end_after_an_outage(uint64_t away_s, uint64_t seconds) {
   std::string reason;
   State state({.size = 2, .deadline_us = 8 * kSecondUs, .pulse_us = kSecondUs},
@@ -343,7 +345,7 @@ std::string end_after_an_outage(uint64_t away_s, uint64_t seconds) {
     state.lives(0, now);
     if (s <= 2 || s > 2 + away_s) state.lives(1, now);
     if (s == 3) wait(0);
-    if (s == 5 + away_s) wait(1);  // what it said waited behind the outage
+    if (s == 5 + away_s) wait(1);  // its frame arrives after the outage
     state.tick(now);
   }
   return reason;
@@ -356,7 +358,7 @@ TEST(ControlState, AMessageHasADeadlineFromTheEndOfAnOutageAndIsBlamedThen) {
       reason.starts_with("messages of step 3 of set 'm' did not come within 8.0 s although "
                          "every rank lives and waits for them: after 7.0 s of silence"))
       << reason;
-  // Without an outage they are waited for: they may be many.
+  // Without an outage there is no limit, because there may be many messages.
   EXPECT_EQ(end_after_an_outage(0, 100), "");
 }
 

@@ -1,4 +1,4 @@
-// The watch thread of a control client: sends, receives, heartbeats, and tells of aborts.
+// The watch thread of a control client: sends, receives, sends heartbeats, and reports aborts.
 #include "core/control/client.hpp"
 
 #include <poll.h>
@@ -26,7 +26,7 @@ void Control::Client::loop() {
   while (true) {
     wait(last_us);
     const uint64_t now = now_us();
-    // This process was stopped, or starved: the server's silence is ours.
+    // This process was stopped or starved, so the silence is not the server's fault.
     if (now - last_us > options_.deadline_us / 2) heard_us_ = now;
     last_us = now;
     send_queued(now);
@@ -44,8 +44,8 @@ void Control::Client::loop() {
   fail_all(penstock::aborted("control was stopped on rank {}", options_.rank));
 }
 
-// Requests come in a row, and none waits for the answer to the one before: a moment later there are
-// several to send, and all ranks' answers come together.
+// Requests come in sequence and do not wait for earlier answers. If the thread waits a moment, it
+// sends several requests at once, and the answers of all ranks come together.
 bool Control::Client::asks_many() {
   const Lock lock(mutex_);
   const bool many = n_asked_ > 1;
@@ -72,8 +72,8 @@ void Control::Client::send_queued(uint64_t now) {
   if (is_time && options_.on_beat) options_.on_beat();
   {
     const Lock lock(mutex_);
-    // It goes ahead of a request and of a goodbye, so that the server's account of what this rank
-    // did last, and which steps are over, is never behind.
+    // The beat is sent before a request or a goodbye. So the server always has the latest action of
+    // this rank and its ended steps.
     if (is_time || !queue_.empty()) {
       const Activity& activity = *options_.activity;
       frames.push_back(encode(
@@ -86,7 +86,7 @@ void Control::Client::send_queued(uint64_t now) {
   }
   for (const std::string& frame : frames) {
     if (link_) link_->send(frame);
-    // Our own frames are legal.
+    // The server accepts every frame of this client, so the status needs no check.
     if (local_) (void)local_->receive(0, std::string_view(frame).substr(sizeof(uint32_t)), now);
   }
 }
@@ -99,7 +99,7 @@ void Control::Client::talk_to_server(uint64_t now) {
   if (!link_) return;
   const Status sent = link_->flush();
   const Status open = link_->receive();
-  // What arrived before the end counts first: it may be the reason.
+  // First read the frames that arrived before the end, because one may contain the reason.
   receive_frames();
   if (!link_) return;
   if (!open.ok() || !sent.ok()) {
@@ -153,8 +153,8 @@ void Control::Client::receive_one(std::string_view body) {
       return;
     }
     case FrameKind::aborted: {
-      // Of the server's words only the message counts: for this rank a peer has failed, whatever it
-      // was there.
+      // Only the message of the server is used. The code on this rank is always that a peer has
+      // failed, except DEADLINE_EXCEEDED.
       const auto code = static_cast<Code>(reader.u32());
       const std::string message(reader.text());
       const Lock lock(mutex_);
@@ -197,7 +197,7 @@ void Control::Client::receive_one(std::string_view body) {
     case FrameKind::step_notice:
       return receive_while_joined(static_cast<FrameKind>(body[0]), reader);
     default:
-      return;  // welcome was read before this thread began; a newer server may know more
+      return;  // welcome was read before this thread began; a newer server may send other kinds
   }
 }
 
@@ -242,14 +242,14 @@ void Control::Client::announce_abort() {
     if (abort_reason_.ok() || abort_announced_) return;
     abort_announced_ = true;
     reason = abort_reason_;
-    // Nothing else will be said: the server need not wait for this rank.
+    // This rank sends no further frames, so the server need not wait for it.
     if (!leaving_) {
       leaving_ = true;
       queue_.push_back(Writer(FrameKind::goodbye).frame());
       wakeup_.signal();
     }
   }
-  // The others first: what is announced here may end this process.
+  // First send to the other ranks, because on_abort may end this process.
   send_queued(now_us());
   if (link_) (void)link_->flush();
   if (options_.on_abort) options_.on_abort(reason);

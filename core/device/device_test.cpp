@@ -1,4 +1,4 @@
-// Finding the table, and what is made on a device: who ends it, and what an error says.
+// The search for the table, the owners of objects on a device, and messages of errors.
 
 #include "core/device/devices.hpp"
 #include "core/device/table.hpp"
@@ -53,7 +53,7 @@ TEST(DeviceTable, OneThatIsTooSmallOrOfAnotherTypeIsRefused) {
                                         table.struct_size, sizeof table);
   EXPECT_TRUE(contains(check_device_table(table, "file").message(), sizes)) << sizes;
   table = penstock_device;
-  table.struct_size += 64;  // a later one, which grew
+  table.struct_size += 64;  // of a later, larger version
   EXPECT_TRUE(check_device_table(table, "file").ok());
   table.device_type = 7;
   EXPECT_TRUE(contains(check_device_table(table, "file").message(), "device type 7, expected 2"));

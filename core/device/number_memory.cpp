@@ -6,7 +6,7 @@ namespace penstock {
 namespace {
 
 constexpr uint64_t kNumberBlockBytes = 64 * 1024;
-constexpr uint64_t kNumberAlignment = 256;  // as of what the device's runtime gives
+constexpr uint64_t kNumberAlignment = 256;  // like memory of the device's runtime
 
 }  // namespace
 

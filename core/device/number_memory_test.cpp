@@ -1,4 +1,4 @@
-// Numbers of many buckets in few blocks.
+// The numbers of many buckets lie in few blocks of memory.
 #include "core/device/number_memory.hpp"
 #include "tests/device/simulated.hpp"
 

@@ -23,7 +23,7 @@ Status Resident::take_zeros(void* storage) {
 
 Status Resident::begin(uint64_t first_byte, uint64_t bytes) const {
   if (!is_zero_) return {};
-  // Nobody's stream stands between this and what the last step has left there.
+  // No other stream orders this after the results of the last step, so this waits for them.
   PENSTOCK_TRY(returned_.hold_back(inspection_.handle()));
   return inspection_.clear(storage_ + first_byte, bytes);
 }

@@ -1,4 +1,4 @@
-// Residents: steps on the set's stream follow each other, the producer's work and the reader's
+// Residents: consecutive steps on the set's stream, the producer's work and the reader's work,
 // without a wait.
 
 #include "core/device/resident.hpp"
@@ -47,7 +47,7 @@ class OneResident : public ::testing::TestWithParam<uint64_t> {
     std::memset(made->data(), value, kBytes);
     return pinned_.emplace_back(std::move(*made)).data();
   }
-  // The set's work in a step, in two pieces: looks at what is there, then leaves `result`.
+  // The work of the set in a step, in two pieces: reads the gradient and then writes `result`.
   void work(const std::byte* result, std::byte* seen) {
     auto* const place = static_cast<std::byte*>(resident().work_place());
     for (const auto& [first, bytes] :
@@ -57,7 +57,7 @@ class OneResident : public ::testing::TestWithParam<uint64_t> {
       ASSERT_TRUE(resident().begin(first, bytes).ok());
       const Stream& stream = residents_->stream();
       ASSERT_TRUE(residents_->inspection().copy_to_host(seen + first, place + first, bytes).ok());
-      // For a host that has asked whether the look has ended.
+      // The host has asked whether the inspection has ended.
       ASSERT_TRUE(looked_.record(residents_->inspection().handle()).ok());
       ASSERT_TRUE(looked_.hold_back(stream.handle()).ok());
       ASSERT_TRUE(stream.copy_to_device(place + first, result + first, bytes).ok());

@@ -1,4 +1,4 @@
-// StagingBuffers: steps of copies there and back that follow each other without a wait.
+// StagingBuffers: consecutive steps of copies to the host and back, without a wait.
 
 #include "core/device/staging.hpp"
 #include "tests/device/simulated.hpp"
@@ -124,7 +124,7 @@ TEST_P(StagingBuffers, OfADeviceThatIsLostCannotBeDrained) {
   ASSERT_TRUE(staging.ok());
   simulated::lose_device(0);
   EXPECT_EQ((*staging)->drain(kLimitUs).code(), Code::device_error);
-  staging = Status();  // it was not in use: nothing but the test keeps it
+  staging = Status();  // not in use, so only the test owns it
   simulated::reset();
 }
 

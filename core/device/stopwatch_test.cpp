@@ -1,5 +1,4 @@
-// How long a device takes, as the simulated one pretends: kLaunchUs for a launch, kCopyUs for a
-// copy or a fill.
+// Durations by the simulated device's clock: kLaunchUs for a launch, kCopyUs for a copy or a fill.
 
 #include "core/device/stopwatch.hpp"
 
@@ -37,7 +36,7 @@ class Watches : public ::testing::Test {
     for (int i = 0; i < times; ++i) EXPECT_TRUE(stream_.clear(memory_.data(), kBytes).ok());
   }
   void launch() { EXPECT_TRUE(stream_.fill_nan(memory_.data(), 4, PENSTOCK_FLOAT32).ok()); }
-  // Negative: nothing.
+  // Negative: no duration.
   double taken() {
     std::optional<double> us;
     const Status status = watch_->take(us);

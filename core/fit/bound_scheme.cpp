@@ -259,11 +259,17 @@ StageTraffic BoundScheme::traffic(const Carriers& by, uint64_t from_step) const 
   stage.from_step = from_step;
   for (const ChosenGradient& chosen : gradients_)
     stage.gradient_bytes += double(chosen.gradient->bytes());
-  for (const auto& options : options_)
-    stage.bytes +=
+  for (const auto& options : options_) {
+    const ItemNeeds& needs =
         std::min_element(options.begin(), options.end(), [&](const Option& a, const Option& b) {
           return by.moved(a.needs.planned, world_) < by.moved(b.needs.planned, world_);
-        })->needs.planned;
+        })->needs;
+    stage.bytes += needs.planned;
+    if (!results_at_owners_ || by.sends_directly || !needs.compressor_facts.sums_for_one())
+      continue;
+    stage.bytes.summed -= needs.planned.summed;
+    stage.bytes.summed_at_owners += needs.planned.summed;
+  }
   if (encodes_for_owners(scheme_.route)) {
     stage.bytes.owned = stage.bytes.gathered + stage.bytes.coded_pairs;
     if (!results_at_owners_) stage.bytes.spread = stage.bytes.owned;

@@ -26,6 +26,11 @@ struct CompressorFacts {
   bool same_bits = false;       // some round feeds replicated state
   bool final_result = false;    // RESULT_FINAL
   bool replicates = false;      // keeps state that is equal on all ranks
+  // Whether a sum can be decoded by one rank alone: it is the only round, and no state of the other
+  // ranks depends on it.
+  bool sums_for_one() const {
+    return sums && !gathers && n_rounds == 1 && !replicates && !same_bits;
+  }
   bool operator==(const CompressorFacts&) const = default;
 };
 

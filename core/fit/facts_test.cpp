@@ -65,7 +65,7 @@ struct HalfPairs {
   const penstock_compressor_need* const needs[1] = {&need};
 };
 
-// A composite adds up float32; a transport moves values of any dtype.
+// A composite adds float32. A transport moves values of every dtype.
 TEST(Facts, PairsOfOtherValuesArePairsButNotSparse) {
   const penstock_section_bound scale = {sizeof scale,     1, PENSTOCK_ROLE_SCALES,
                                         PENSTOCK_FLOAT32, 0, 0};

@@ -29,7 +29,7 @@ void describe_item(penstock_item& item, const DeclaredGradient& gradient,
   item.gradient = gradient.index;
   item.first = piece.first;
   item.numel = piece.numel;
-  // A part keeps the rows of its matrix where the cuts leave them whole.
+  // A part keeps the rows of its matrix if the cuts do not divide rows.
   uint64_t cols = 1;
   if (gradient.shape.size() >= 2 && gradient.numel > 0)
     cols = gradient.numel / static_cast<uint64_t>(gradient.shape[0]);

@@ -6,7 +6,7 @@ namespace penstock {
 
 namespace {
 
-// The core allocates the need itself, so its size is the core's for plugins of every abi.
+// The core allocates the need, so its size is the core's size for plugins of every ABI.
 template <typename T>
 Status check_own_size(const T& need) {
   if (need.struct_size == sizeof need) return {};
@@ -25,7 +25,7 @@ Status adopt_states(Need& need, StateDeclarations& states) {
   return {};
 }
 
-// "compressor 'sparse' (compressor/topk)".
+// Returns "compressor 'sparse' (compressor/topk)".
 template <typename Table>
 std::string who(const Instance<Table>& instance) {
   const std::string name =

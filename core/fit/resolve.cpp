@@ -12,7 +12,7 @@ namespace penstock {
 
 namespace {
 
-// A borrowed transport takes the place of a plugin.
+// A borrowed transport replaces a plugin.
 bool is_borrowed(const InstanceConfig& instance) {
   return instance.kind == Kind::collective && instance.plugin == kBorrowedCollective;
 }
@@ -48,8 +48,8 @@ Status check_borrowed(const InstanceConfig& instance) {
                           setting.where.text(), title_of(instance), key);
 }
 
-// Also checks options that a switch replaces before any step uses them: without the switch they
-// would be in force.
+// Also checks options that a switch replaces before any step uses them, because without the switch
+// they would be used.
 Status check_given(const Config& config, Registry& registry) {
   for (const InstanceConfig& instance : config.given()) {
     if (is_borrowed(instance)) {
@@ -66,7 +66,7 @@ Status check_given(const Config& config, Registry& registry) {
 constexpr std::string_view kKeptForTheRun =
     "this version keeps the collective and the transport for a whole run";
 
-// The name of the first option that `wanted` sets and that differs in `opened`; "" if none does.
+// The name of the first option in `wanted` that differs in `opened`. Empty if there is none.
 std::string first_changed(const InstanceConfig& wanted, const OptionValues& wanted_values,
                           const OptionValues& opened) {
   const std::vector<std::string> mine = wanted_values.lines(true), theirs = opened.lines(true);
@@ -126,7 +126,7 @@ std::span<const std::string_view> usual_transports(Launched by) {
 }
 
 void settle_transport(Config& config, Registry& registry, Launched by) {
-  // No plugin is loaded for a choice that the file has made.
+  // No plugin is loaded if the file has chosen the transport.
   if (!leaves_transport_open(config)) return;
   const std::span<const std::string_view> usual = usual_transports(by);
   const auto found = std::find_if(usual.begin(), usual.end(), [&](std::string_view name) {
@@ -165,7 +165,8 @@ Status check_opened(const Scheme& scheme, const CollectiveInstance& opened, Regi
   const std::string key = first_changed(*wanted, values, opened.options());
   if (key.empty()) return {};
   return failed_precondition(
-      "{}: {}.{} is not what the run joined with: one transport per run, so set it in the "
+      "{}: {}.{} differs from the value with which the run joined its transport. A run has one "
+      "transport, so set it in the "
       "configuration of the run",
       wanted->options.at(key).where.text(), title_of(*wanted), key);
 }

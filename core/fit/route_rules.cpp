@@ -79,10 +79,12 @@ Status check_shard_as_a_whole(const FitInput& input, FitAdvice& advice) {
         "\"shard\"; "
         "use collective = \"{}\" without it, or route = \"flat\"",
         input.collective.name, input.transport.name);
+  // Sums of results that are for their owners go to the owners.
+  if ((input.frontend & PENSTOCK_SET_RESULT_AT_OWNER) != 0) return {};
   const bool any = input.groups.empty() ||
                    std::any_of(input.groups.begin(), input.groups.end(),
                                [](const FitGroup& group) { return group.compressor.gathers; });
-  // Rules by size may leave nothing to gather of a small model, which is no mistake.
+  // Rules by size may leave no gathered gradient in a small model. That is not an error.
   if (!any)
     advice.warnings.push_back(fmt::format(
         "route \"shard\" is for payloads that are gathered, but {} and every other compressor here "

@@ -173,6 +173,8 @@ TEST(Fit, RouteShardIsForPayloadsThatAreGathered) {
   const std::vector<std::string> warnings = check_fit(input).value().warnings;
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_TRUE(contains(warnings[0], "travel as on route \"flat\"")) << warnings[0];
+  input.frontend = PENSTOCK_SET_RESULT_AT_OWNER;  // then sums go to their owners too
+  EXPECT_TRUE(check_fit(input).value().warnings.empty());
 }
 
 TEST(Fit, AnOwnersMemoryIsForRouteShard) {
@@ -246,7 +248,7 @@ TEST(Fit, RefusedEntriesNeedAMemoryThatTakesThemBack) {
   expect_refused(input, {"collective \"oktopk\"", "memory \"none\"", "\"residual\""});
   input.groups[1].memory = {"half", false, true, false};
   expect_refused(input, {"memory \"half\""});
-  // Dense gradients of the same scheme have nothing that could be refused.
+  // Dense gradients of such a scheme have no property that could be refused.
   EXPECT_TRUE(check_fit(oktopk_input()).ok());
 }
 

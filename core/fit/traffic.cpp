@@ -15,7 +15,7 @@ constexpr uint32_t kMostRanks = 1u << 16;
 // is far above the usual size.
 struct RoundBytes {
   uint64_t bytes = 0;
-  uint64_t coded = 0;  // where messages carry indices coded
+  uint64_t coded = 0;  // with coded indices, if messages code them
   bool bound = false, open = false;
 };
 RoundBytes bytes_of(const RoundNeed& round, uint64_t gradient_bytes, uint64_t numel) {
@@ -28,8 +28,8 @@ RoundBytes bytes_of(const RoundNeed& round, uint64_t gradient_bytes, uint64_t nu
   }
   // A small loose part is room for rare exceptions, such as zeros among signs, and is not counted.
   if (loose.bytes <= 4 * fixed.bytes) return fixed;
-  // A controlled count of entries stays near its capacity. Beside scales alone, room for a large
-  // part of the gradient is for the worst case.
+  // A controlled count of entries stays near its capacity. If only scales have a fixed size,
+  // capacity for a large part of the gradient is for the worst case.
   const uint64_t most = fixed.bytes == 0 ? gradient_bytes : gradient_bytes / 4;
   if (fixed.bytes + loose.bytes <= most)
     return {fixed.bytes + loose.bytes, fixed.coded + loose.coded, true};
@@ -45,6 +45,7 @@ double moved_by(const Carrier& carrier, const Spread& spread, uint32_t pattern, 
 
 PlannedBytes& PlannedBytes::operator+=(const PlannedBytes& other) {
   summed += other.summed;
+  summed_at_owners += other.summed_at_owners;
   gathered += other.gathered;
   pairs += other.pairs;
   coded_pairs += other.coded_pairs;
@@ -95,7 +96,7 @@ double Carriers::moved(const PlannedBytes& bytes, uint32_t ranks) const {
          among(cross, between, hosts);
 }
 
-// The bytes that a rank sends to the others if each rank has its own host.
+// The bytes that a rank sends to other ranks if each rank has its own host.
 double Carriers::among(const Carrier& transport, const PlannedBytes& bytes, uint32_t ranks) const {
   const Spread spread{ranks, 1};
   const double pairs = composite.table == nullptr
@@ -103,6 +104,7 @@ double Carriers::among(const Carrier& transport, const PlannedBytes& bytes, uint
                                       sends_directly ? bytes.pairs : bytes.coded_pairs)
                            : moved_by(composite, spread, PENSTOCK_SPARSE_ALL_REDUCE, bytes.pairs);
   return moved_by(transport, spread, PENSTOCK_ALL_REDUCE, bytes.summed) +
+         moved_by(transport, spread, PENSTOCK_REDUCE_SCATTER, bytes.summed_at_owners) +
          moved_by(transport, spread, PENSTOCK_ALL_GATHER, bytes.gathered) +
          moved_by(transport, spread, PENSTOCK_ALL_TO_ALL, bytes.owned) +
          moved_by(transport, spread, PENSTOCK_ALL_GATHER, bytes.spread / ranks) + pairs;

@@ -14,6 +14,7 @@ namespace penstock {
 // Bytes that a rank hands over in a step, by manner of travel; mean over the phases.
 struct PlannedBytes {
   double summed = 0;
+  double summed_at_owners = 0;  // sums of which each rank receives its own part
   double gathered = 0;
   double pairs = 0;        // added up by a composite, or gathered from device to device
   double coded_pairs = 0;  // these pairs with coded indices, gathered through host memory
@@ -27,6 +28,7 @@ struct PlannedBytes {
   PlannedBytes& operator+=(const PlannedBytes& other);
   PlannedBytes times(double share) const {
     return {summed * share,
+            summed_at_owners * share,
             gathered * share,
             pairs * share,
             coded_pairs * share,

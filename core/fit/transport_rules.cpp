@@ -53,7 +53,7 @@ std::string why_idle(const FitInput& input) {
 }  // namespace
 
 Status check_reads_host_memory(const CollectiveFacts& collective) {
-  // None at all is an old way to say nothing.
+  // No device type at all: older plugins leave the field zero.
   if (collective.device_types == 0 || carries_memory_of(collective, PENSTOCK_DEVICE_CPU)) return {};
   return failed_precondition(
       "collective \"{0}\" carries memory of devices only, and a run also has messages in host "

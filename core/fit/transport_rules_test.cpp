@@ -19,7 +19,7 @@ CollectiveFacts mpi() {
   return {"mpi", PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_RANK_ORDER, ~uint64_t{0}, kCpu,
           ~uint64_t{0}};
 }
-// A transport that copies data on devices, and adds nothing up there.
+// A transport that copies data on devices, but does not add there.
 CollectiveFacts ucx() {
   return {"ucx", PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_TAKES_FINISHED, ~uint64_t{0},
           kCpu | kCuda, PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_GATHER)};
@@ -125,11 +125,11 @@ TEST(TransportRules, OneThatCarriesNothingIsWarnedOf) {
   input.route = PENSTOCK_ROUTE_SPLIT;
   EXPECT_NE(warning().find("route \"split\" has legs in host memory"), std::string::npos);
   input.groups[0].compressor.gathers_sparse = false;
-  input.route = PENSTOCK_ROUTE_HIERARCHICAL;  // gradients themselves go so, in each host
+  input.route = PENSTOCK_ROUTE_HIERARCHICAL;  // uncompressed gradients are summed within each host
   EXPECT_EQ(warning(), "");
 }
 
-// The headers of sums within a host go over the transport of that level.
+// The headers of sums within a host use the transport of that level.
 TEST(TransportRules, SumsInHostsAreToldOverTheTransportOfHosts) {
   FitInput input = over_both();
   input.route = PENSTOCK_ROUTE_HIERARCHICAL;

@@ -1,5 +1,5 @@
-// The C door (runtime.h): turns C arguments into calls of the runtime and results into statuses. No
-// logic lives here.
+// The C interface (runtime.h): turns C arguments into calls of the runtime, and results into
+// statuses. It contains no logic.
 
 #include "core/base/hash.hpp"
 #include "core/base/process.hpp"
@@ -37,7 +37,7 @@ struct penstock_operation {
 
 namespace {
 
-// Nothing is thrown through the door.
+// Exceptions must not pass this interface.
 template <typename Body>
 penstock_status* door(Body&& body) noexcept {
   try {
@@ -49,7 +49,7 @@ penstock_status* door(Body&& body) noexcept {
   }
 }
 
-// The same for a call that takes a handle: only the process that made it may use it.
+// For a call with a handle. Only the process that made the handle may use it.
 template <typename Handle, typename Body>
 penstock_status* door(const Handle* handle, Body&& body) noexcept {
   return door([&]() -> Status {

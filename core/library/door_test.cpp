@@ -1,4 +1,4 @@
-// The C door of libpenstock itself, as a frontend has it.
+// The C interface of libpenstock, as frontends use it.
 #include <penstock/runtime.h>
 
 #include <gtest/gtest.h>

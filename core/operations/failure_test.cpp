@@ -1,4 +1,4 @@
-// Named operations that cannot be carried out: wrong arguments, disagreement, aborts, closing; and
+// Named operations that cannot be carried out (wrong arguments, disagreement, aborts, closing), and
 // the arithmetic of scales.
 #include "core/operations/order.hpp"
 #include "core/operations/scale.hpp"
@@ -66,7 +66,7 @@ TEST(OperationsMismatch, EveryRankIsToldWhatDiffersAndWhoHasWhat) {
     const Array wide(PENSTOCK_FLOAT32, {4, 2}, one);
     expect(declare(PENSTOCK_ALL_GATHER, "x", odd ? &wide : &array),
            "rank 1 has \"shape [any, 2]\"");
-    // Nothing of this keeps the name or the channel from being used.
+    // After these errors the name and the channel can still be used.
     EXPECT_TRUE(carry(rank, declare(PENSTOCK_ALL_REDUCE, "x", &array)).ok());
   });
 }
@@ -86,7 +86,7 @@ TEST(OperationsArguments, ASecondOfTheSameNameIsRefusedWhileTheFirstIsPending) {
       EXPECT_TRUE(carry(rank, declare(PENSTOCK_BARRIER, "refused", nullptr)).ok());
       EXPECT_TRUE(carry(rank, declaration).ok());
     }
-    // Done: the name is free, although the first operation still exists.
+    // The operation is done, so the name is free although the first object still exists.
     EXPECT_TRUE(carry(rank, declaration).ok());
   });
 }
@@ -170,7 +170,7 @@ TEST(OperationsArguments, WhatOneRankCanSeeToBeWrongIsRefusedAtOnce) {
     expect(declare(PENSTOCK_ALL_REDUCE, "x", &lacking), Code::unimplemented,
            "does not reduce uint16");
 
-    // Strides of dimensions that have one element say nothing.
+    // The stride of a dimension with one element has no effect.
     Array single(PENSTOCK_FLOAT32, {1, 3}, one);
     const int64_t odd[] = {77, 1};
     single.tensor.strides = odd;
@@ -268,7 +268,7 @@ TEST(OperationsChannel, AWorldChannelThatCarriedMessagesBeforeGoesOnCounting) {
     EXPECT_EQ(array.values(), std::vector<double>(4, 4));
     EXPECT_TRUE(control.agree("done", "", {}, testing::kLongUs).ok());
   });
-  EXPECT_EQ(hub.opened.size(), 2u);  // the one channel of either rank
+  EXPECT_EQ(hub.opened.size(), 2u);  // one channel per rank
 }
 
 TEST(OperationsAlone, AWorldOfOneNeedsNoTransport) {
@@ -324,7 +324,8 @@ TEST(OperationsScale, IntegersAreTruncatedTowardsZeroAndClamped) {
 }
 
 TEST(OperationsScale, AMeanOfEqualIntegersIsExactForEveryNumberOfRanks) {
-  // Times a rounded reciprocal it would not be: 49 * (1 / 49.0) is below 1.
+  // The core divides. A product with the rounded reciprocal would be wrong: 49 * (1 / 49.0) is
+  // below 1.
   for (int size = 1; size <= 4096; ++size)
     EXPECT_EQ(scaled<int32_t>(PENSTOCK_INT32, 5 * size, 1, size), 5);
 }

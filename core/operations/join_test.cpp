@@ -1,4 +1,4 @@
-// Named operations that others ask for while a rank has joined.
+// Named operations that other ranks ask for while a rank has joined.
 #include "core/operations/testing.hpp"
 #include "tests/support/worlds.hpp"
 
@@ -14,7 +14,7 @@ using testing::OperationsRank;
 using testing::submit;
 using testing::ThreadHub;
 
-// What a join comes to, as Runtime has it, without sets.
+// The outcome of a join, as in Runtime, without sets.
 class Joined {
  public:
   explicit Joined(OperationsRank rank) {
@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, JoinedWorld,
 TEST_P(JoinedWorld, MeansCountARankThatHasJoinedAsZero) {
   run([](OperationsRank rank) {
     for (int round = 0; round < 3; ++round) {
-      // In round k rank r + k is the r-th to run out of data.
+      // In round k, rank r + k is the r-th rank that runs out of data.
       const uint32_t size = rank.size(),
                      steps = (rank.rank() + size - uint32_t(round) % size) % size;
       for (uint32_t step = 0; step < steps; ++step) {
@@ -102,7 +102,7 @@ TEST_P(JoinedWorld, OtherOperationsAreRefusedOnTheRanksThatAsk) {
       }
       EXPECT_NE(join(rank), 0u);
     }
-    // The same names are free again, on all ranks.
+    // The names are free again on all ranks.
     const Array input(PENSTOCK_FLOAT32, {int64_t(rank.size()), 2}, [](uint64_t) { return 1; });
     const std::string name = fmt::format("of pattern {}", uint32_t{PENSTOCK_ALL_GATHER});
     const Status status = carry(rank, declare(PENSTOCK_ALL_GATHER, name, &input));

@@ -9,11 +9,11 @@
 namespace penstock {
 namespace {
 
-// A copy of so little costs less than a message of its own.
+// Below this size a copy costs less than a separate message.
 constexpr uint64_t kMostOfOne = uint64_t{1} << 20;
 constexpr uint64_t kMostTogether = uint64_t{16} << 20;
 
-// Bytes 0 and 1: and is their minimum, or their maximum.
+// Booleans travel as bytes 0 and 1, so AND is the minimum, and OR is the maximum.
 uint32_t sent_dtype(const OperationOrder& order) {
   return order.dtype == PENSTOCK_BOOL ? uint32_t{PENSTOCK_UINT8} : order.dtype;
 }

@@ -11,7 +11,8 @@
 namespace penstock {
 namespace {
 
-// Who waits for longer is in no hurry: the others may know that it waits.
+// After this time a wait is not urgent any more, and the other ranks may learn that this rank
+// waits.
 constexpr std::chrono::milliseconds kBlockedAfter{300};
 
 }  // namespace
@@ -68,7 +69,7 @@ void Operations::add_zeros(WhileJoined::Sum sum) {
 Status Operations::run_agreed(std::string_view name, std::string_view signature, const Group& group,
                               const std::function<Status(uint64_t serial)>& task) {
   OperationOrder order;
-  // A name that no operation of an application is likely to have.
+  // No operation of an application is likely to have this name.
   order.name = fmt::format("penstock set-up: {}", name);
   order.group = group;
   std::vector<OperationWorker::Wish> wish;
@@ -125,7 +126,8 @@ Status NamedOperation::allocate(Buffer& buffer, uint64_t numel) const {
 Status NamedOperation::prepare(const std::vector<std::string>& details) {
   PENSTOCK_ASSIGN(layout_, lay_out(order_, details));
   target_ = order_.output;
-  // An output of the wrong size is the caller's mistake alone: the others still get their data.
+  // A wrong size of the output is an error only of the caller. The other ranks still get their
+  // data.
   output_fits_ = target_ == nullptr || order_.output_numel == layout_.receive_numel;
   if (target_ == nullptr || !output_fits_) {
     PENSTOCK_TRY(allocate(owned_output_, layout_.receive_numel));
@@ -153,7 +155,7 @@ Status NamedOperation::prepare(const std::vector<std::string>& details) {
   return {};
 }
 
-// What every pattern means for one rank.
+// With one rank every pattern is a copy.
 void NamedOperation::copy_to_itself() {
   const uint64_t bytes = layout_.receive_numel * dtype_bytes(order_.dtype);
   if (bytes > 0 && send_ != target_) std::memcpy(target_, send_, bytes);

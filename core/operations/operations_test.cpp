@@ -50,13 +50,13 @@ INSTANTIATE_TEST_SUITE_P(Sizes, OperationsWorld,
 TEST_P(OperationsWorld, ReductionsOfEveryTypeAreThoseOfPlainLoops) {
   run([](OperationsRank rank) {
     for (uint32_t dtype = PENSTOCK_FLOAT32; dtype <= PENSTOCK_BOOL; ++dtype) {
-      if (dtype == PENSTOCK_UINT16) continue;  // left out by the test's transport, see below
+      if (dtype == PENSTOCK_UINT16) continue;  // the test's transport leaves it out, see below
       for (uint32_t reduction = PENSTOCK_REDUCE_SUM; reduction <= PENSTOCK_REDUCE_PRODUCT;
            ++reduction) {
         const bool is_bool = dtype == PENSTOCK_BOOL;
         if (is_bool && (reduction == PENSTOCK_REDUCE_SUM || reduction == PENSTOCK_REDUCE_PRODUCT))
           continue;
-        // Products of eight ranks stay small.
+        // The products of eight ranks stay small.
         const auto value = [&](uint32_t r, uint64_t i) -> double {
           return is_bool ? (r + i) % 3 == 0 : 1.0 + static_cast<double>((r + i) % 3 == 0);
         };
@@ -228,7 +228,7 @@ TEST_P(OperationsWorld, BroadcastGivesEveryRankTheRootsValues) {
 
 TEST_P(OperationsWorld, AllToAllMovesRowsBySplitsOrInEqualParts) {
   run([](OperationsRank rank) {
-    // Rank r has r + c rows for rank c; a row too many stays at home.
+    // Rank r has r + c rows for rank c, and one more row that is not sent.
     std::vector<uint64_t> splits;
     for (uint32_t c = 0; c < rank.size(); ++c) splits.push_back(rank.rank() + c);
     const uint64_t sum = std::accumulate(splits.begin(), splits.end(), uint64_t{0});
@@ -308,7 +308,7 @@ TEST_P(OperationsWorld, OverlappingGroupsInAnyOrderOpenTheirChannelsWithoutDeadl
   ThreadHub hub(std::get<0>(GetParam()), std::get<1>(GetParam()));
   testing::run_operations(hub, [](OperationsRank rank) {
     if (rank.size() < 2) return;
-    // All pairs: every rank is in several groups and asks for them in an order of its own.
+    // All pairs: every rank is in several groups and asks for their operations in its own order.
     std::vector<std::vector<uint32_t>> pairs;
     for (uint32_t a = 0; a < rank.size(); ++a) {
       for (uint32_t b = a + 1; b < rank.size(); ++b) {
@@ -333,7 +333,7 @@ TEST_P(OperationsWorld, OverlappingGroupsInAnyOrderOpenTheirChannelsWithoutDeadl
       EXPECT_EQ(arrays[i]->values()[2], (1 << pairs[i][0]) + (1 << pairs[i][1]));
     }
   });
-  // One id per group, and never the id of another.
+  // Each group has one id, and no other group has this id.
   std::map<uint64_t, std::vector<uint32_t>> groups;
   for (const auto& [id, ranks] : hub.opened) {
     EXPECT_NE(id, kFirstGroupId);

@@ -56,7 +56,7 @@ Status read_group(const penstock_operation_declaration& declaration, const Group
 }
 
 Status read_reduction(const penstock_operation_declaration& declaration, OperationOrder& order) {
-  // Left at zero by a caller who has nothing to reduce.
+  // Callers leave the scale at zero if there is nothing to reduce.
   const auto unset = [](double scale) { return scale == 0 || scale == 1; };
   if (!order.reduces()) {
     if (declaration.average != 0 || !unset(declaration.prescale) || !unset(declaration.postscale)) {
@@ -123,7 +123,7 @@ Status read_splits(const penstock_operation_declaration& declaration, OperationO
 }
 
 uint64_t rows_of_share(uint64_t rows, uint32_t size, uint32_t index) {
-  // What does not divide goes to the lowest ranks, a row each.
+  // The lowest ranks get one more row each, until the remainder is used up.
   return rows / size + (index < rows % size ? 1 : 0);
 }
 
@@ -145,8 +145,8 @@ Status read_tensors(const penstock_operation_declaration& declaration, Operation
     order.rows = static_cast<uint64_t>(order.shape[0]);
     order.row_numel = 1;
     for (size_t i = 1; i < order.shape.size(); ++i) {
-      // Without rows here the elements of one were not counted above, but other ranks may send
-      // some.
+      // Without rows on this rank the elements of a row were not counted above, but other ranks may
+      // send rows.
       if (__builtin_mul_overflow(order.row_numel, static_cast<uint64_t>(order.shape[i]),
                                  &order.row_numel)) {
         return invalid_argument(
@@ -219,7 +219,7 @@ Result<OperationOrder> read_order(const penstock_operation_declaration& declarat
 std::string signature_of(const OperationOrder& order) {
   std::string text = fmt::format("pattern {}\n", pattern_name(order.pattern));
   if (order.pattern == PENSTOCK_BARRIER) return text;
-  // Rows may differ where each rank brings its own.
+  // The number of rows may differ if each rank brings its own rows.
   const bool own_rows =
       order.pattern == PENSTOCK_ALL_GATHER || order.pattern == PENSTOCK_ALL_TO_ALL;
   std::vector<std::string> sizes;
@@ -273,7 +273,7 @@ std::string detail_of(const OperationOrder& order) {
 
 namespace {
 
-// Exactly `count` numbers with commas between them.
+// Reads exactly `count` numbers, separated by commas.
 Result<std::vector<uint64_t>> read_numbers(std::string_view text, size_t count) {
   std::vector<uint64_t> numbers;
   const char* at = text.data();
@@ -291,7 +291,7 @@ Result<std::vector<uint64_t>> read_numbers(std::string_view text, size_t count) 
   return numbers;
 }
 
-// Rows that each rank of the group sends to this one.
+// The number of rows that each rank of the group sends to this rank.
 Result<std::vector<uint64_t>> received_rows(const OperationOrder& order,
                                             const std::vector<std::string>& details) {
   const bool to_all = order.pattern == PENSTOCK_ALL_TO_ALL;

@@ -1,6 +1,6 @@
-// Scaling in an element's own type (half precision in float), integers through double and
-// truncated. An average is a division, rounded once. With a factor as well it is one product, as
-// Horovod's.
+// Scales in the element's own type (half precision in float). Integers are scaled in double and
+// truncated. An average is a division, rounded once. An average with a factor is one product, as in
+// Horovod.
 #include "core/operations/scale.hpp"
 
 #include "core/tensor/elements.hpp"
@@ -14,7 +14,7 @@ namespace {
 
 template <typename T>
 T narrowed(double value) {
-  // The upper bound may not be a double: at or above 2^bits the value does not fit, below it
+  // The upper limit may not be a double. A value at or above 2^bits does not fit, a smaller value
   // does.
   const double above = std::ldexp(1.0, std::numeric_limits<T>::digits);
   if (std::isnan(value)) return 0;

@@ -1,4 +1,4 @@
-// Small operations that are ready together travel in one message, and nobody can tell from results.
+// Small operations that are ready together travel in one message, without an effect on results.
 
 #include "core/operations/testing.hpp"
 #include "tests/support/sanitized.hpp"
@@ -15,7 +15,7 @@ using testing::OperationsRank;
 using testing::run_operations;
 using testing::ThreadHub;
 
-// One of several that differ in what must be equal within a message.
+// An operation that differs from others in a property that must be equal within a message.
 struct Asked {
   std::string name;
   uint32_t pattern, dtype, root;
@@ -100,7 +100,7 @@ TEST(OperationsTogether, ThoseSubmittedAtOnceStartAllOrNone) {
   });
 }
 
-// How many meet in a message depends on when they come: one round of several is enough.
+// How many operations share a message depends on their times, so one round with several is enough.
 TEST(OperationsTogether, SmallOnesNeedFewerMessagesThanThereAre) {
   constexpr int kRounds = 20, kNames = 50;
   ThreadHub hub(2, false);

@@ -13,7 +13,7 @@
 namespace penstock {
 namespace {
 
-// Tags are below 2^20 (penstock/collective.h); as many operations never wait at once.
+// Tags are below 2^20 (penstock/collective.h), and fewer operations wait at once.
 constexpr uint64_t kTags = uint64_t{1} << 20;
 
 }  // namespace
@@ -27,7 +27,7 @@ Status OperationWorker::start() {
   if (options_.world_channel != nullptr) {
     Opened& group = groups_[options_.world_channel->members.ranks()];
     group.channel = options_.world_channel;
-    // The channel may have carried messages of the set-up, the same on all ranks.
+    // The channel may already have carried messages of the set-up, equally many on all ranks.
     PENSTOCK_TRY(options_.communication->run([&] {
       group.next_sequence = group.channel->next_sequence;
       return Status();
@@ -49,7 +49,8 @@ void OperationWorker::stop() {
   for (const auto& [key, operation] : pending) {
     operation->complete(aborted("operation '{}': the runtime is closing", key.first));
   }
-  // A round trip through the communication thread: it has released the last ticket.
+  // A round trip through the communication thread. After it the thread has released the last
+  // ticket.
   if (last_exchanged_ != nullptr) (void)options_.communication->run([] { return Status(); });
   last_exchanged_.reset();
 }
@@ -97,7 +98,7 @@ Result<std::vector<std::shared_ptr<NamedOperation>>> OperationWorker::submit(
     operation->control_ = options_.control;
     OperationRequest request{kept.name, kept.group.ranks(), std::move(wishes[i].signature),
                              detail_of(kept)};
-    // A task is part of what ranks that have joined do with others.
+    // A joined rank still carries out tasks with other ranks.
     if (!operation->task_) {
       request.zeros = zeros_of(kept);
       request.if_joined = request.zeros.empty() ? OperationRequest::IfJoined::refused
@@ -129,7 +130,7 @@ void OperationWorker::add_zeros(WhileJoined::Sum sum) {
   Result<Group> group = options_.world.subset(sum.ranks);
   Result<OperationOrder> order = group.ok() ? order_of_zeros(sum.name, sum.zeros, *group)
                                             : Result<OperationOrder>(group.status());
-  // The others will send, and wait for this rank in vain.
+  // The other ranks would send and wait for this rank forever.
   if (!order.ok()) return options_.control->abort(order.status());
   auto operation = std::make_shared<NamedOperation>(std::move(*order));
   operation->asked_us_ = now_us();
@@ -154,7 +155,7 @@ void OperationWorker::post(Event event) {
       return;
     }
   }
-  // Nobody handles it any more, and it has been completed.
+  // No thread will handle the message, and its operations are complete.
   if (event.message != nullptr) leak(std::move(event.message));
 }
 
@@ -180,7 +181,7 @@ void OperationWorker::loop() {
 
 void OperationWorker::handle(Event& event) {
   if (event.message == nullptr) {
-    // An answer that is an error belongs to nothing that comes together.
+    // An error is not counted among the answers that come together.
     const bool more = event.status.ok() && event.response.left != 0;
     answered_.push_back(std::move(event));
     if (!more) carry_out_answered();
@@ -199,7 +200,8 @@ void OperationWorker::handle(Event& event) {
 
 void OperationWorker::end(NamedOperation& operation, Status status) {
   {
-    // Before it is complete: who has waited may use the name again.
+    // First the name becomes free, because the waiting thread may use it as soon as the operation
+    // ends.
     const Lock lock(mutex_);
     if (const auto found = pending_.find(key_of(operation.order_));
         found != pending_.end() && found->second.get() == &operation) {
@@ -214,7 +216,7 @@ void OperationWorker::end(NamedOperation& operation, Status status) {
   operation.complete(std::move(status));
 }
 
-// All ranks of a group see the same answers together, and so cut them into the same messages.
+// All ranks of a group receive equal answers together, so they form equal messages from them.
 void OperationWorker::carry_out_answered() {
   std::vector<Event> answered;
   answered.swap(answered_);
@@ -247,14 +249,14 @@ bool OperationWorker::prepare(NamedOperation& operation, const OperationResponse
     end(operation, operation.task_(response.serial));
     return false;
   }
-  // That all have asked for it is all that a barrier is.
+  // A barrier is complete when every rank has asked for it.
   if (order.pattern == PENSTOCK_BARRIER) {
     end(operation, {});
     return false;
   }
   Status status = operation.prepare(response.details);
   if (!status.ok()) {
-    // The others will send, and wait for this rank in vain.
+    // The other ranks would send and wait for this rank forever.
     options_.control->abort(
         status.with_context(fmt::format("operation '{}' cannot be carried out", order.name)));
   } else if (order.group.size() == 1) {
@@ -279,8 +281,8 @@ void OperationWorker::send(std::vector<std::shared_ptr<NamedOperation>> operatio
     for (const auto& operation : message->operations()) end(*operation, status);
     return;
   }
-  // Counted here, not by Control: barriers and tasks send nothing. Responses come in one order
-  // on all ranks.
+  // The sequence is counted here and not by Control, because barriers and tasks send no message.
+  // Responses come in one order on all ranks.
   message->sequence = (*group)->next_sequence++;
   message->message.id = message->sequence;
   message->message.tag = message->sequence % kTags;

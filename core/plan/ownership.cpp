@@ -6,7 +6,7 @@
 namespace penstock {
 namespace {
 
-// A part below this is not worth a message's header and a call of its own.
+// A smaller part is not worth a message's header and a separate call.
 constexpr uint64_t kLeastPart = 1024;
 
 bool is_cut(const OwnableGradient& gradient, uint32_t n_owners) {
@@ -14,10 +14,10 @@ bool is_cut(const OwnableGradient& gradient, uint32_t n_owners) {
          gradient.numel / n_owners >= std::max(gradient.alignment, kLeastPart);
 }
 
-// What boundaries are multiples of: whole rows where each owner gets at least one.
+// The unit of boundaries: whole rows, if each owner gets at least one row.
 uint64_t unit_of(const OwnableGradient& gradient, uint32_t n_owners) {
   const uint64_t common = std::gcd(gradient.alignment, gradient.cols);
-  const uint64_t rows_each = gradient.cols / common;  // times alignment: the least common multiple
+  const uint64_t rows_each = gradient.cols / common;  // * alignment = lcm
   if (gradient.numel / gradient.alignment / n_owners >= rows_each)
     return gradient.alignment * rows_each;
   return gradient.alignment;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kPlanFormat = 2;
 
-// A piece of a phase, sorted by where it lies, so that overlaps and gaps are neighbours.
+// A piece in a phase. Pieces are sorted by position, so overlaps and gaps are between neighbours.
 struct Placed {
   uint64_t first;
   uint64_t numel;
@@ -41,7 +41,7 @@ Status check_piece(const planning::Piece& piece, const PlanFacts& facts,
   return {};
 }
 
-// Where a gradient's mass is kept follows from its route, so phases may not differ in that.
+// The route decides which rank keeps a gradient's mass, so the route must be equal in all phases.
 uint32_t codings_of(uint32_t route) {
   return has_owners(route) ? route : uint32_t{PENSTOCK_ROUTE_FLAT};
 }
@@ -72,7 +72,7 @@ Status check_route(const planning::Bucket& bucket, const PlanFacts& facts,
   return {};
 }
 
-// The gradients of a bucket are exactly one of the frontend's own.
+// The gradients of a bucket must be exactly the gradients of a bucket of the frontend.
 Status check_given(const Plan& plan, const PlanFacts& facts, std::string_view scheduler) {
   if (!facts.buckets_are_given) return {};
   std::map<uint32_t, size_t> sizes;
@@ -95,9 +95,10 @@ Status check_given(const Plan& plan, const PlanFacts& facts, std::string_view sc
   return {};
 }
 
-// A message that no bucket sends would never go out; one that is listed twice has no one place.
+// A message without a bucket would never be sent, and a message that is listed twice has no unique
+// place.
 Status check_sequence(const Plan& plan, std::string_view scheduler) {
-  std::vector<std::vector<uint32_t>> routes(plan.period);  // per phase, of its buckets
+  std::vector<std::vector<uint32_t>> routes(plan.period);  // routes of the buckets of each phase
   for (const planning::Bucket& bucket : plan.buckets) routes[bucket.phase].push_back(bucket.route);
   std::set<planning::MessagePlace> listed;
   for (const planning::MessagePlace& place : plan.messages) {
@@ -179,8 +180,8 @@ Status check_plan(const Plan& plan, const PlanFacts& facts, std::string_view sch
   if (plan.period != facts.period)
     return internal("scheduler '{}' planned {} phases, the compressors have {}", scheduler,
                     plan.period, facts.period);
-  std::map<std::pair<uint32_t, uint64_t>, std::vector<Placed>> placed;  // (phase, gradient)
-  std::vector<uint32_t> seen(facts.numel.size());  // the codings of each gradient's route
+  std::map<std::pair<uint32_t, uint64_t>, std::vector<Placed>> placed;  // by phase and gradient
+  std::vector<uint32_t> seen(facts.numel.size());  // codings of the route, per gradient
   for (const planning::Bucket& bucket : plan.buckets) {
     if (bucket.phase >= plan.period)
       return internal("scheduler '{}' planned a bucket for phase {} of {}", scheduler, bucket.phase,

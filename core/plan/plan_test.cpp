@@ -1,4 +1,4 @@
-// What is a legal plan, and its way to the other ranks as bytes.
+// The rules for a legal plan, and the plan as bytes for the other ranks.
 #include "core/plan/plan.hpp"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace penstock::plan_test {
 namespace {
 
-// Three gradients of 10, 4 and 0 elements; the first may be cut at multiples of 2, the others not.
+// Three gradients of 10, 4 and 0 elements. Only the first may be cut, at multiples of 2.
 PlanFacts facts() {
   const auto candidate = [](uint64_t alignment) {
     return PlanFacts::Candidate{alignment, ~uint64_t{0}, true};
@@ -22,7 +22,7 @@ PlanFacts facts() {
   return facts;
 }
 
-// Two buckets: half of a; the other half, b and the empty one. Messages in reverse.
+// Two buckets: half of a; the other half of a, b and the empty gradient. Messages in reverse order.
 Plan good_plan() {
   Plan plan;
   plan.buckets.push_back({{{0, 0, 4, 0}}, PENSTOCK_ROUTE_FLAT, 0, PENSTOCK_LAUNCH_READY});

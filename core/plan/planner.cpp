@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-// Collects what a scheduler writes.
+// Collects the plan that a scheduler writes.
 class Collector {
  public:
   Collector(Plan& plan, uint32_t default_route) : plan_(plan), default_route_(default_route) {
@@ -56,7 +56,7 @@ class Collector {
     return {};
   }
 
-  // Legs that are spelled out are those of a route; when they start is the scheduler's to say.
+  // Explicit legs must be the legs of a route. Only their start times are free.
   Status take_legs(const penstock_bucket& bucket, planning::Bucket& plan) {
     std::vector<penstock_leg> legs(bucket.n_legs);
     for (uint64_t i = 0; i < bucket.n_legs; ++i)

@@ -1,4 +1,4 @@
-// Copies of structs that others made, older and newer than ours.
+// Copies of structs from other versions, older and newer.
 #include "core/plugin/c_struct.hpp"
 
 #include "core/fit/needs.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 using test::contains;
 
-// A struct as it was first published, as we know it, and as a later version has it.
+// A struct in its first version, in the version of this host, and in a later version.
 struct First {
   uint64_t struct_size;
   uint64_t capacity;
@@ -86,7 +86,7 @@ TEST(FillStruct, WritesWhatTheOwnerHasRoomForAndLeavesItsSize) {
   EXPECT_EQ(fill_struct(&owner.known, "penstock_known", Known{}).code(), Code::invalid_argument);
 }
 
-// A published need in which each struct may have a tail that we do not know.
+// A published need in which each struct may have an unknown tail.
 class Published {
  public:
   Published() {

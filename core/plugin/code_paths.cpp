@@ -12,7 +12,8 @@ namespace {
 
 using kernels::CodePath;
 
-// "runs" and the paths on the first line, then "fastest FAMILY PATH"; "-" stands for the family "".
+// The text has "runs" and the paths in the first line, then lines "fastest FAMILY PATH". "-" stands
+// for the family "".
 constexpr std::string_view kRuns = "runs", kFastest = "fastest", kOthers = "-";
 
 struct Offer {

@@ -1,4 +1,4 @@
-// One conclusion from what the ranks say of their processors.
+// All ranks must come to one conclusion from the properties of all processors.
 #include "core/plugin/code_paths.hpp"
 
 #include "core/plugin/testing.hpp"

@@ -31,12 +31,12 @@ Status damaged(std::string_view what) {
   return invalid_argument("damaged shared object: {}; build or copy it again", what);
 }
 
-// The file as bytes; every read goes through `bytes`, which refuses to leave it.
+// The bytes of the file. Every read uses `bytes`, which refuses to read beyond the file.
 class ElfFile {
  public:
   explicit ElfFile(std::string_view file) : file_(file) {}
 
-  // Reads and checks headers and segments; the other functions are legal after it succeeded.
+  // Reads and checks headers and segments. The other functions may be called after success.
   Status open();
   Result<std::vector<ElfSymbol>> symbols() const;
 
@@ -57,8 +57,8 @@ class ElfFile {
     std::memcpy(&value, found->data(), sizeof value);
     return value;
   }
-  // All bytes of the file from an address of the loaded image to the end of its segment; nothing if
-  // none hold it.
+  // The bytes of the file from an address of the loaded image to the end of its segment. Empty if
+  // no segment contains the address.
   std::optional<std::string_view> at_address(uint64_t address) const {
     for (const Elf64_Phdr& segment : loads_) {
       if (address < segment.p_vaddr || address - segment.p_vaddr >= segment.p_filesz) continue;
@@ -104,21 +104,21 @@ Status ElfFile::open() {
       header->e_phnum > kMostHeaders) {
     return damaged("its program headers have an impossible size or number");
   }
-  // The sections come last in a file as linkers write it: without them it was cut off, whatever the
-  // loader makes of it.
+  // Linkers write the sections at the end of a file. If the sections are missing, the file was cut
+  // off, even if the loader accepts it.
   if (header->e_shoff != 0 &&
       !bytes(header->e_shoff, uint64_t{header->e_shnum} * header->e_shentsize)) {
     return damaged("it is truncated: the section headers lie behind its end");
   }
   for (uint64_t i = 0; i < header->e_phnum; ++i) {
-    // Cannot overflow: e_phnum is small, and an offset near the end of the numbers fails the bounds
-    // check.
+    // Cannot overflow: e_phnum is small, and an offset near the end of the number range fails the
+    // check of the bounds.
     if (header->e_phoff > file_.size()) return damaged("it is truncated: no program headers");
     const auto segment = at<Elf64_Phdr>(header->e_phoff + i * sizeof(Elf64_Phdr));
     if (!segment) return damaged("it is truncated inside the program headers");
     if (segment->p_type == PT_DYNAMIC) dynamic_ = *segment;
     if (segment->p_type != PT_LOAD) continue;
-    // Mapping a segment that the file does not fill gives SIGBUS at the first touch.
+    // If a segment is longer than the file, the first access to the mapped pages gives SIGBUS.
     if (!bytes(segment->p_offset, segment->p_filesz)) {
       return damaged("it is truncated: a segment reaches behind its end");
     }
@@ -153,8 +153,8 @@ Result<ElfFile::DynamicTables> ElfFile::dynamic_tables() const {
   return tables;
 }
 
-// The dynamic segment does not say how many symbols there are; the hash table that finds them does:
-// the last chain of the last bucket ends with the last symbol.
+// The dynamic segment has no number of symbols, but the hash table has: the last chain of the last
+// bucket ends with the last symbol.
 Result<uint64_t> ElfFile::count_by_gnu_hash(uint64_t address) const {
   const std::optional<std::string_view> table = at_address(address);
   struct Header {

@@ -1,4 +1,4 @@
-// Damaged and hostile files give an error, never a crash: also run under the sanitizers.
+// Damaged and hostile files must give an error and never a crash, also under the sanitizers.
 #include "core/plugin/elf.hpp"
 
 #include "core/plugin/record.hpp"

@@ -10,13 +10,13 @@
 
 namespace penstock {
 
-// Plugins may call these from any thread and must never see an exception.
+// Plugins may call these functions from any thread, and must never see an exception.
 struct Host::Services {
   penstock_host table{};
   Mutex mutex;
-  Log* log PENSTOCK_GUARDED_BY(mutex) = nullptr;  // null once the host is gone
+  Log* log PENSTOCK_GUARDED_BY(mutex) = nullptr;  // null after the end of the host
   std::map<std::string, const std::string*, std::less<>> code_paths PENSTOCK_GUARDED_BY(mutex);
-  // Never shrinks: plugins hold on to what code_path gave.
+  // Never shrinks, because plugins keep the texts from code_path.
   std::deque<std::string> texts PENSTOCK_GUARDED_BY(mutex);
   std::map<std::string, const void*, std::less<>> extensions PENSTOCK_GUARDED_BY(mutex);
   Workers workers;
@@ -24,7 +24,7 @@ struct Host::Services {
   static Services& of(void* context) { return *static_cast<Services*>(context); }
 
   static penstock_status* status_new(void*, uint32_t code, penstock_str message) noexcept {
-    // A status stands for an error: null would say that all is well.
+    // The result must be an error, because null would mean success.
     const bool is_error = code > PENSTOCK_OK && code <= PENSTOCK_INTERNAL;
     return to_c(
         Status(is_error ? static_cast<Code>(code) : Code::internal, std::string(view(message))));
@@ -75,7 +75,7 @@ struct Host::Services {
     table.extension = extension;
   }
 
-  // Kept until the process ends, and beyond the end of static objects: no destructor runs.
+  // Kept until the process ends, after static objects too, because no destructor runs.
   static Services& make_for_ever(Log& log) {
     static Mutex& all_mutex = *new Mutex;
     static auto& all = *new std::deque<std::unique_ptr<Services>>;

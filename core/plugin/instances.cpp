@@ -7,7 +7,7 @@ namespace penstock {
 
 namespace {
 
-// What a plugin declares and nothing here acts on is refused, never taken silently.
+// A declared feature that the core does not use is refused, and never silently ignored.
 Status check_draft(uint32_t flags, uint32_t draft, std::string_view name, std::string_view header) {
   if ((flags & draft) == 0) return {};
   return unimplemented(
@@ -23,7 +23,7 @@ Status check_flags(uint32_t flags, uint32_t known) {
       known);
 }
 
-// None at all is an old way to say nothing.
+// No device type at all: older plugins leave the field zero.
 Status check_works_on_cpu(uint64_t device_types) {
   if (device_types == 0 || (device_types >> PENSTOCK_DEVICE_CPU & 1) != 0) return {};
   return unimplemented(
@@ -32,7 +32,8 @@ Status check_works_on_cpu(uint64_t device_types) {
       device_types, uint64_t{1} << PENSTOCK_DEVICE_CPU);
 }
 
-// A table must have what its traits promise: found here, not at step 1000.
+// A table must have the functions that its traits promise. The core checks it here and not at step
+// 1000.
 Status check_traits(const penstock_compressor*, const penstock_compressor_traits& traits) {
   if (traits.dtypes == 0 || traits.device_types == 0) {
     return invalid_argument("its traits name no dtypes or no device types");
@@ -83,7 +84,7 @@ Status check_traits(const penstock_collective* table, const penstock_collective_
                         PENSTOCK_COLLECTIVE_RANK_ORDER | PENSTOCK_COLLECTIVE_MAY_REFUSE |
                         PENSTOCK_COLLECTIVE_PROCESS_GLOBAL | PENSTOCK_COLLECTIVE_IS_NOTIFIED |
                         PENSTOCK_COLLECTIVE_TAKES_FINISHED));
-  // A transport may be for devices alone: then [transport] device is its place.
+  // A transport may be only for devices. Then its key is [transport] device.
   return transport ? Status() : check_works_on_cpu(traits.device_types);
 }
 
@@ -107,7 +108,7 @@ template <typename Table, typename Traits>
 Status describe(const Table* table, void* self, Traits& traits) {
   traits.struct_size = sizeof traits;
   if constexpr (std::is_same_v<Table, penstock_memory>) {
-    // The only table whose describe may be missing.
+    // Only the table of memories may lack describe.
     traits.device_types = uint64_t{1} << PENSTOCK_DEVICE_CPU;
     if (!PENSTOCK_HAS_MEMBER(table, penstock_memory, describe)) return {};
   }
@@ -131,7 +132,7 @@ Result<std::unique_ptr<Instance<Table>>> Instance<Table>::make(
   }
   PENSTOCK_ASSIGN(OptionValues options, resolve_options(plugin->options, plugin->n_options,
                                                         config.options, title, config.where));
-  // The object comes first, so that whatever fails from here on destroys the instance.
+  // First make the object, so that every later error destroys the instance.
   std::unique_ptr<Instance> instance(new Instance);
   instance->name_ = config.name;
   instance->options_ = std::move(options);

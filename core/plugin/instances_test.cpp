@@ -1,4 +1,5 @@
-// What a table must have for what its traits say, and what nobody acts on.
+// A plugin's table must have the functions that its traits promise. A combination of traits that
+// the core never uses is refused.
 #include "core/plugin/instances.hpp"
 
 #include "core/plugin/testing.hpp"
@@ -44,7 +45,8 @@ TEST(Instance, ABorrowedTableIsCheckedLikeAPlugins) {
   EXPECT_FALSE(CollectiveInstance::borrow("borrowed", nullptr, nullptr).ok());
 }
 
-// It is the size of our struct, which a plugin of another age would get wrong.
+// struct_size is the size of the host's struct, so a plugin of another version would write it
+// wrongly.
 TEST(Instance, DescribeLeavesTheSizeOfTheTraitsAlone) {
   penstock_collective table{};
   table.struct_size = sizeof table;
@@ -84,7 +86,7 @@ TEST(Instance, ASchedulerHasWhatItsTraitsPromise) {
   EXPECT_TRUE(contains(message(), "no observe"));
 }
 
-// With arrange in its table, too: nobody would call it.
+// Also with arrange in its table, because the core never calls arrange.
 TEST(Instance, ASchedulerThatNegotiatesIsRefused) {
   penstock_scheduler table{};
   table.struct_size = sizeof table;

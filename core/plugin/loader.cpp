@@ -6,7 +6,7 @@
 #include "core/plugin/module.hpp"
 #include "core/plugin/trust.hpp"
 
-// shared_library.hpp of Boost 1.74 uses these without including them when it builds on
+// shared_library.hpp of Boost 1.74 needs these headers but does not include them when it builds on
 // std::filesystem.
 #include <fstream>
 #include <memory>
@@ -35,7 +35,7 @@ constexpr const char* kSymbol = "penstock_plugin";
 
 struct InspectedBytes {
   InspectedFile file;
-  std::string record;  // as it lies in the file
+  std::string record;  // the bytes in the file
 };
 
 Result<InspectedBytes> inspect_bytes(const std::string& path) {
@@ -51,7 +51,7 @@ Result<InspectedBytes> inspect_bytes(const std::string& path) {
                         std::string(bytes.value().substr(0, sizeof(penstock_plugin_record)))};
 }
 
-// Tells whether a file may have been written since: which one, how long, when it changed.
+// Shows whether a file may have been written since: its identity, length and times of change.
 using FileState = std::tuple<dev_t, ino_t, off_t, time_t, long, time_t, long>;
 
 std::optional<FileState> state_of(const std::string& path) {
@@ -62,8 +62,9 @@ std::optional<FileState> state_of(const std::string& path) {
                    info.st_ctim.tv_nsec};
 }
 
-// What was found in files, so that several runtimes of a process read a folder of plugins once.
-// Listing only: a file that is loaded is read again and must be what was listed.
+// Results of earlier inspections, so that several runtimes of a process read a folder of plugins
+// once. Only listings use them. Before a file is loaded it is read again and must equal the listed
+// file.
 struct Inspections {
   Mutex mutex;
   std::map<FileState, InspectedFile> files PENSTOCK_GUARDED_BY(mutex);
@@ -73,15 +74,16 @@ Inspections& inspections() {
   return known;
 }
 
-// The library that the loader did not find: it says that one's bare name first. A file that is
-// there it names with its path, whatever is wrong with it. What follows may be in any language.
+// The library that the dynamic loader did not find. The message begins with the bare name of a
+// missing library, but with the path of a file that exists. The rest of the message may be in any
+// language.
 std::string_view missing_library(std::string_view reason) {
   const std::string_view subject = reason.substr(0, reason.find(':'));
   const bool is_bare = subject.find('/') == std::string_view::npos;
   return is_bare && subject.find(".so") != std::string_view::npos ? subject : std::string_view();
 }
 
-// What has to be installed for a library that plugins link to.
+// The package with a library that plugins link to.
 std::string_view provider(std::string_view library) {
   constexpr std::pair<std::string_view, std::string_view> kProviders[] = {
       {"libmpi.so", "Open MPI 4 (Debian: apt-get install libopenmpi3)"},
@@ -104,9 +106,9 @@ Status refused(const std::string& path, std::string_view reason) {
       path, library, provider(library));
 }
 
-// Opens the file, or finds it open; with loading() held. The map lives as long as the process and
-// so do its handles: it belongs to the dynamic loader's own global state, which two runtimes in one
-// process share in any case.
+// Opens the file, or returns the open handle. The caller holds loading(). Map and handles live as
+// long as the process, because they belong to the global state of the dynamic loader, which all
+// runtimes of a process share.
 Result<const boost::dll::shared_library*> open_for_ever(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return not_found("{}: cannot be examined", path);
@@ -120,19 +122,20 @@ Result<const boost::dll::shared_library*> open_for_ever(const std::string& path)
     const char* reason = ::dlerror();
     return refused(path, reason != nullptr ? reason : "no reason given");
   }
-  // If it was open already, ours only counted up the loader's own reference, and goes.
+  // If the library was open already, `library` only increased the loader's count and is closed
+  // here.
   return handles.try_emplace({info.st_dev, info.st_ino}, std::move(library)).first->second.get();
 }
 
-// One plugin at a time in the whole process: what constructors of one thread have written is then
-// seen by the next. Recursive, for a constructor that loads another.
+// Only one plugin at a time is loaded in the process, so a constructor sees the writes of
+// constructors in other threads. Recursive, because a constructor may load another plugin.
 std::recursive_mutex& loading() {
   static std::recursive_mutex& mutex = *new std::recursive_mutex;
   return mutex;
 }
 
-// The loaded record must be the one that was read from the file: else another file was mapped than
-// the one we checked.
+// The loaded record must equal the record from the file. Otherwise another file was mapped than the
+// file that was checked.
 Status check_same_record(const penstock_plugin_record& loaded, const std::string& read,
                          const std::string& path) {
   constexpr size_t kConstant = offsetof(penstock_plugin_record, load);
@@ -167,7 +170,7 @@ Result<std::shared_ptr<const Plugin>> load_plugin(const LoadRequest& request) {
   PENSTOCK_TRY(check_trust(path, request.allow_insecure));
   PENSTOCK_ASSIGN(InspectedBytes inspected, inspect_bytes(path));
   PENSTOCK_TRY(check_abi(inspected.file.record).with_context(path));
-  // From here on code of the plugin runs.
+  // From here on, code of the plugin runs.
   const std::lock_guard lock(loading());
   PENSTOCK_ASSIGN(const boost::dll::shared_library* library, open_for_ever(path));
   boost::dll::fs::error_code error;

@@ -1,4 +1,4 @@
-// What may be loaded, what is refused before any code runs, and what after.
+// Which files the loader loads, which it refuses before code of the file runs, and which after.
 #include "core/plugin/loader.hpp"
 
 #include "core/plugin/host.hpp"
@@ -21,7 +21,7 @@ using test::plugin_file;
 using test::PrivateFolder;
 using test::TestHost;
 
-// Build trees may lie in folders that others can write to; what is tested here is not that.
+// A build tree may lie in a folder that others can write to, so most tests allow this.
 Result<std::shared_ptr<const Plugin>> load(const std::string& path, const Host& host,
                                            bool allow_insecure = true) {
   return load_plugin({path, host.table(), allow_insecure});
@@ -159,7 +159,7 @@ TEST(Trust, AFileOrAFolderThatEverybodyMayWriteToIsRefused) {
   EXPECT_TRUE(contains(load(path, host.host, false).status().message(),
                        "everybody may write to " + folder.path()));
   EXPECT_TRUE(load(path, host.host, true).ok());
-  // The sticky bit does not keep others from adding files beside ours.
+  // With the sticky bit others may still add files to the folder.
   ASSERT_EQ(::chmod((folder.path() + "/inner").c_str(), 01777), 0);
   EXPECT_EQ(check_trust(path, false).code(), Code::failed_precondition);
   ASSERT_EQ(::chmod((folder.path() + "/inner").c_str(), 0755), 0);
@@ -183,7 +183,7 @@ TEST(Trust, WhatAGroupOfOthersMayWriteToIsRefused) {
   ASSERT_EQ(::chown(inner.c_str(), uid_t(-1), kOthers), 0);
   ASSERT_EQ(::chmod(inner.c_str(), 0775), 0);
   EXPECT_TRUE(contains(check_trust(path, false).message(), "group 12345 may write to " + inner));
-  // Root's group is as trusted as root.
+  // The group of root is trusted like root.
   ASSERT_EQ(::chown(inner.c_str(), uid_t(-1), 0), 0);
   ASSERT_EQ(::chmod(inner.c_str(), 0775), 0);
   EXPECT_TRUE(check_trust(path, false).ok()) << check_trust(path, false).message();
@@ -245,7 +245,7 @@ TEST(Host, LogsCodePathsAndExtensions) {
   host.host.set_code_path("select", "avx2");
   const penstock_str path = table->code_path(table->context, str("select"));
   host.host.set_code_path("select", "scalar");
-  EXPECT_EQ(view(path), "avx2");  // lives as long as the host
+  EXPECT_EQ(view(path), "avx2");  // valid as long as the host
   EXPECT_EQ(view(table->code_path(table->context, str("select"))), "scalar");
   host.host.set_code_path("", "portable");
   EXPECT_EQ(view(table->code_path(table->context, str("select"))), "scalar");
@@ -256,7 +256,7 @@ TEST(Host, LogsCodePathsAndExtensions) {
   EXPECT_EQ(table->extension(table->context, str("penstock.test/2")), nullptr);
 }
 
-// A plugin file is loaded once and knows the host that came last, also after that one's end.
+// A plugin file is loaded once and uses the host that came last, also after that host has ended.
 TEST(Host, ATableServesBeyondTheEndOfItsHost) {
   const penstock_host* table = nullptr;
   {

@@ -1,4 +1,4 @@
-// What a table must hold, kind by kind.
+// The required functions of a table, by kind.
 #include "core/plugin/module.hpp"
 
 #include "core/plugin/c_struct.hpp"

@@ -29,7 +29,7 @@ bool within(const penstock_option& option, double value) {
   return from && to;
 }
 
-// "an integer in [1, 8]", "one of \"item\", \"bucket\"".
+// Returns "an integer in [1, 8]", or "one of \"item\", \"bucket\"".
 std::string expectation(const penstock_option& option) {
   if (option.type == PENSTOCK_OPTION_BOOL) return "true or false";
   if (option.type == PENSTOCK_OPTION_CHOICE) return option_range_text(option);
@@ -40,7 +40,7 @@ std::string expectation(const penstock_option& option) {
                      range.empty() ? "" : " ", range, unit.empty() ? "" : ", in ", unit);
 }
 
-// Puts `setting` into `value`; false where its type or value is not what the option takes.
+// Puts `setting` into `value`. False if the option does not accept its type or value.
 bool take(const penstock_option& option, const Setting& setting, penstock_option_value& value,
           std::string& text) {
   const auto* flag = std::get_if<bool>(&setting.value);
@@ -225,7 +225,7 @@ Status check_names(const std::vector<std::string>& known, const Settings& settin
   return {};
 }
 
-// `take`, with a message for what it does not take.
+// Calls `take`, and returns an error if the option does not accept the setting.
 Status take_or_say(const penstock_option& option, const Setting& setting,
                    const std::string& instance, penstock_option_value& value, std::string& text) {
   if (take(option, setting, value, text)) return {};

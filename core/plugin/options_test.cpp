@@ -1,4 +1,4 @@
-// From declared options and TOML settings to values.
+// Declared options and TOML settings give values.
 #include "core/plugin/options.hpp"
 
 #include <gtest/gtest.h>

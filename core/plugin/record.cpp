@@ -10,10 +10,10 @@ namespace penstock {
 
 namespace {
 
-// What every ABI major keeps at the same place: magic, sizes and numbers.
+// Every major version of the ABI has these members at these offsets: magic, sizes and numbers.
 constexpr size_t kCommonBytes = offsetof(penstock_plugin_record, kind);
 
-// Text in a fixed array: ends within it, and holds nothing that could confuse a terminal.
+// A text in a fixed array. It must end within the array and have only harmless characters.
 template <size_t kSize>
 Result<std::string> fixed_text(const char (&array)[kSize], std::string_view field) {
   const auto* end = static_cast<const char*>(std::memchr(array, 0, kSize));
@@ -79,8 +79,8 @@ Result<Record> parse_record(std::string_view bytes) {
         raw.struct_size, sizeof raw, bytes.size());
   }
   if (record.abi_major != PENSTOCK_ABI_MAJOR) {
-    // Another major may have moved the rest. Where it did not, the id helps to say which plugin is
-    // meant.
+    // Another major version may have moved the rest. If the rest is readable, the id helps to name
+    // the plugin.
     if (raw.struct_size >= kFirstBytes<penstock_plugin_record> && !read_identity(raw, record).ok())
       record.id.clear();
     return record;

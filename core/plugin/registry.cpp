@@ -43,8 +43,8 @@ void Registry::add_directory(const std::string& directory) {
   if (!fs::path(directory).is_absolute()) return note("not searched: not an absolute path");
   std::error_code error;
   std::vector<std::string> paths;
-  // Listed first and sorted: what is found must not depend on the order in which a file system
-  // lists.
+  // First list and sort, because the result must not depend on the order in which the file system
+  // lists files.
   for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
     if (at->path().extension() == ".so") paths.push_back(at->path().string());
   }
@@ -65,7 +65,7 @@ void Registry::add_file(const std::string& path) {
         {path, real.ok() ? "cannot be examined" : std::string(real.status().message()), ""});
     return;
   }
-  // One file may be reached twice, by a link or by a directory listed twice.
+  // One file may be found twice, by a link or by a directory that is named twice.
   if (!seen_.insert({info.st_dev, info.st_ino}).second) return;
   Result<InspectedFile> inspected = inspect_plugin(real.value());
   if (!inspected.ok()) {
@@ -118,7 +118,7 @@ Status Registry::unknown(Kind kind, std::string_view name) const {
   for (const Searched& searched : searched_) {
     places.push_back(fmt::format("{} ({})", searched.directory, searched.note));
   }
-  // A file that could not be read may be the very one that is meant.
+  // An unreadable file may be the plugin that was asked for.
   std::string unread;
   for (const SkippedFile& file : skipped_) {
     if (file.path.find(name) != std::string::npos)
@@ -144,7 +144,8 @@ Result<std::shared_ptr<const Plugin>> Registry::load(Kind kind, std::string_view
     const auto loaded = loaded_.find(file->record.id);
     if (loaded != loaded_.end()) return loaded->second;
   }
-  // Not under the lock: code of the plugin runs. Loading twice is harmless, load() is idempotent.
+  // Without the lock, because code of the plugin runs. A second load is harmless, because load() is
+  // idempotent.
   PENSTOCK_ASSIGN(std::shared_ptr<const Plugin> plugin,
                   load_plugin({file->path, host_, options_.allow_insecure}));
   if (plugin->file_hash != file->file_hash) {

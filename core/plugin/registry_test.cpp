@@ -1,4 +1,4 @@
-// Scanning, finding, and a whole configuration against the plugins that were found.
+// The scan, the search for a plugin, and the check of a whole configuration against the plugins.
 #include "core/plugin/registry.hpp"
 
 #include "core/config/agreement.hpp"
@@ -127,7 +127,7 @@ TEST(Registry, WhatMayNotBeLoadedIsListedAndRefused) {
   EXPECT_TRUE(insecure.registry.load(Kind::compressor, "identity-c").ok());
 }
 
-// Somebody's copy in a folder that is searched would otherwise end every run.
+// Otherwise another user's copy in a searched folder would end every run.
 TEST(Registry, AFileThatMayNotBeLoadedGivesWayToOneThatMay) {
   for (const bool open_comes_first : {false, true}) {
     PrivateFolder folder;
@@ -207,7 +207,7 @@ struct WithPlugins {
     folder.add("each", "c.so");
     scanned = std::make_unique<Scanned>(std::vector<std::string>{folder.path()});
   }
-  // What check_config says of the scheme above and `more`; empty when it fits.
+  // The error of check_config for the scheme above plus `more`. Empty if the plugins fit.
   std::string error(const std::string& more) {
     return std::string(check_config(load(kScheme + more), scanned->registry).message());
   }
@@ -232,25 +232,25 @@ TEST(Resolve, OptionsOfEveryStageAndRuleAreCheckedBeforeTheFirstStep) {
       "fraction");
 }
 
-// A switch at step 0 replaces what the tables say before any step has it.
+// A switch at step 0 replaces the values of the tables before they are used.
 TEST(Resolve, WhatASwitchReplacesIsCheckedTooWhereverItStands) {
   WithPlugins with;
   const std::string share = "expected a real in (0, 1], in fraction";
   const std::string at_0 = "[[switch]]\nat_step = 0\nset = { compressor.identity-c.share = 0.5 }\n";
   EXPECT_EQ(with.error("[compressor.identity-c]\nshare = \"\"\"text\"\"\"\n" + at_0),
             "run.toml:7:1: compressor.identity-c.share is \"text\", " + share);
-  // Of two switches at one step the first.
+  // Of two switches at one step, the error names the first.
   EXPECT_EQ(
       with.error("[[switch]]\nat_step = 0\nset = { compressor.identity-c.share = 2 }\n" + at_0),
       "run.toml:8:31: compressor.identity-c.share is 2, " + share);
-  // An unknown option cannot be replaced, but the instance may be gone by then.
+  // An unknown option cannot be replaced, but the instance may no longer be used then.
   const std::string leaves =
       "[[switch]]\nat_step = 5\nset = { scheme.compressor = \"other\" }\n"
       "[compressor.other]\nplugin = \"identity-c\"\n";
   EXPECT_EQ(
       with.error(leaves + "[[switch]]\nat_step = 9\nset = { compressor.identity-c.shre = 1 }\n"),
       "run.toml:13:31: unknown option \"compressor.identity-c.shre\"; did you mean \"share\"?");
-  // So is a name.
+  // An unknown name is refused too.
   const std::string message = std::string(
       check_config(load("[scheme]\ncompressor = \"identity\"\nmemory = \"keep-c\"\ncollective = "
                         "\"borrowed\"\nscheduler = \"each-c\"\n[[switch]]\nat_step = 0\nset = { "

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The group that many systems make for each user, so that files may be group-writable by default.
+// Many systems make a group for each user, so that files may be group-writable by default.
 bool is_private_group(gid_t group) {
   std::array<char, 16384> user_text{}, group_text{};
   passwd user{}, *found_user = nullptr;
@@ -54,8 +54,8 @@ Result<std::string> real_path(const std::string& path) {
 Status check_trust(const std::string& path, bool allow_insecure) {
   if (allow_insecure) return {};
   const std::string remedy = "; fix it, or set runtime.allow_insecure_paths = true if you know why";
-  // The sticky bit keeps others from renaming or removing what is not theirs; it does not keep them
-  // from adding files.
+  // The sticky bit prevents other users from renaming or removing files that belong to another
+  // user. They can still add files.
   bool parent_of_private = false;
   for (fs::path at = path;; at = at.parent_path()) {
     struct stat info {};

@@ -1,5 +1,5 @@
-// Transports are made before anybody watches over plugin calls, and before the ranks have met: on a
-// thread of their own, so that a constructor that never returns ends in a sentence.
+// Transports are made before the watch of plugin calls begins and before the ranks have met. Each
+// is made on a separate thread, so that a constructor that never returns gives an error.
 #include "core/base/leak.hpp"
 #include "core/base/task.hpp"
 #include "core/runtime/runtime.hpp"
@@ -10,7 +10,7 @@ namespace penstock {
 
 Result<std::unique_ptr<CollectiveInstance>> Runtime::make_apart(const Scheme& scheme,
                                                                 const std::string& name) {
-  // Owned by the thread as well, which may outlast this wait; so does the registry.
+  // The thread shares `made` and the registry, because the thread may outlast this wait.
   const auto made = std::make_shared<std::unique_ptr<CollectiveInstance>>();
   const auto make = [made, scheme, name, registry = registry_.get()]() -> Status {
     const PluginCall noted(nullptr, "collective", name, "create");

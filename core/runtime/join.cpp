@@ -1,5 +1,5 @@
-// A rank whose data is at an end: it stays, adds zeros to what the others sum, and takes part in
-// the steps of its sets as they tell it, until all ranks have joined.
+// A rank without further data. It stays, adds zeros to the sums of other ranks, and takes part in
+// the steps of its sets when other ranks announce them, until all ranks have joined.
 
 #include "core/base/mutex.hpp"
 #include "core/runtime/runtime.hpp"
@@ -11,7 +11,7 @@
 
 namespace penstock {
 
-// What Control tells of, until the application looks.
+// Keeps the news from Control until the application thread takes them.
 class Joined {
  public:
   void add(StepNotice step) {
@@ -25,7 +25,7 @@ class Joined {
     last_rank_ = last_rank;
     changed_.notify_one();
   }
-  // The next step, first of all; none: it has ended, or `until` has passed.
+  // The next step. Empty if the join has ended and no step is left, or if `until` has passed.
   std::optional<StepNotice> next(std::chrono::steady_clock::time_point until) {
     Lock lock(mutex_);
     changed_.wait_until(mutex_, until,
@@ -65,7 +65,7 @@ Status Runtime::join(uint64_t patience_us, uint32_t& last_rank) {
   const auto until = std::chrono::steady_clock::now() +
                      std::chrono::microseconds(patience_us != 0 ? patience_us : kYearUs);
   while (const std::optional<StepNotice> told = while_joined_->next(until)) {
-    // What all ranks hear at the end of a step, the others say.
+    // Errors that all ranks get at the end of a step are reported by the other ranks.
     const Status status = take_part(*told);
     if (!status.ok() && state().ok())
       log_.write(LogLevel::warning, "runtime", fmt::format("joined: {}", status.message()));
@@ -110,7 +110,7 @@ Status Runtime::take_part(const StepNotice& told) {
   }
   if (told.over) return found->joined().end(told.step, told.facts);
   const Status begun = found->joined().begin_with_zeros(told.step, told.facts);
-  // Others wait for this rank's part.
+  // Other ranks wait for this rank's part.
   if (!begun.ok() && state().ok()) give_up(begun);
   return begun;
 }

@@ -1,5 +1,5 @@
-// Who this process is, and how it meets the others: by the word of the frontend, of a launcher, or
-// of the transport.
+// The identity of this process, and the way in which it meets the other ranks: given by the
+// frontend, by a launcher, or by the transport.
 
 #include "core/comm/rendezvous.hpp"
 #include "core/fit/resolve.hpp"
@@ -48,7 +48,8 @@ Launched Runtime::launched() const {
   return introduction_ ? launched_as(introduction_->rank, introduction_->size) : launched_by();
 }
 
-// Without an introduction and without variables that speak of several this is a run of one.
+// Without an introduction by the frontend, and without variables for several ranks, the run has one
+// rank.
 Status Runtime::meet_before() {
   PENSTOCK_ASSIGN(
       const std::optional<Rendezvous> rendezvous,
@@ -67,7 +68,7 @@ Status Runtime::meet_before() {
   return {};
 }
 
-// Of a world that has joined.
+// Checks the world after the join.
 Status Runtime::check_identity(const std::string& transport) {
   if (!introduction_) return check_launcher(world_.rank(), world_.size(), transport);
   if (world_.rank() != introduction_->rank || world_.size() != introduction_->size)
@@ -90,8 +91,8 @@ Status Runtime::check_identity(const std::string& transport) {
 Control::Options Runtime::control_options() {
   const RuntimeConfig& runtime = config_.runtime();
   Control::Options control;
-  // Before messages_us: whoever waits for a silent rank, perhaps through others, then hears its
-  // name instead of only missing its data.
+  // Shorter than messages_us. So a rank that waits for a silent rank, perhaps through other ranks,
+  // gets its name, and not only a timeout of a message.
   control.deadline_us = deadline_us();
   control.heartbeat_us = static_cast<uint64_t>(runtime.heartbeat_s * 1e6);
   control.warning_us = static_cast<uint64_t>(runtime.stall_warning_s * 1e6);

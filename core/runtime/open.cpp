@@ -1,5 +1,5 @@
-// How a runtime starts: it loads what it needs to reach the other ranks, meets them, and only then
-// loads the rest, so that what one rank alone finds wrong is said on all of them.
+// The start of a runtime. The runtime loads its configuration and a transport, meets the other
+// ranks, and only then loads the rest. So an error of one rank is reported on every rank.
 
 #include "core/control/protocol.hpp"
 #include "core/fit/transport_rules.hpp"
@@ -30,16 +30,16 @@ Status Runtime::start(const penstock_runtime_options& options) {
   PENSTOCK_TRY(be_introduced(options));
   Status own = load(options);
   if (own.ok()) own = choose_transport(options);
-  // The others wait to hear what is wrong here.
+  // The other ranks wait for this rank's error, so it joins with a fallback transport.
   if (!own.ok() && !use_fallback(options).ok()) return own;
   communication_ = std::make_unique<Communication>(&activity_->transport);
-  // Most transports bring the ranks together; some want to be told who there is.
+  // Most transports bring the ranks together. Others must be told the ranks.
   const bool is_told = (transports_.world().traits().flags & PENSTOCK_COLLECTIVE_IS_NOTIFIED) != 0;
   Status met = is_told ? meet_before() : Status();
   if (met.ok()) met = join_world();
   if (met.ok() && !is_told) met = meet_over_transport();
   if (!met.ok()) {
-    // The others are on their way in, and hear the cause instead of missing this rank's part.
+    // The other ranks are about to join. They learn the cause here, and do not only miss this rank.
     if (control_ != nullptr) control_->abort(own.ok() ? met : own);
     return own.ok() ? met : own;
   }
@@ -72,7 +72,7 @@ Status Runtime::load(const penstock_runtime_options& options) {
     if (!skipped.instead.empty())
       log_.write(LogLevel::warning, "plugins",
                  fmt::format("{}; {} is used instead", skipped.reason, skipped.instead));
-  // Who lends a transport wants it wherever the file leaves the choice.
+  // A frontend that lends a transport wants it unless the file chooses another one.
   if (options.borrowed_collective != nullptr)
     config_.settle_transport(std::string(kBorrowedCollective), std::string(kBorrowedCollective));
   else
@@ -132,7 +132,8 @@ Result<std::unique_ptr<CollectiveInstance>> Runtime::make_transport(
   return transport;
 }
 
-// This rank does not know what the others join over: most likely what everybody does by default.
+// This rank does not know the transport of the other ranks. Most likely it is the default
+// transport.
 Status Runtime::use_fallback(const penstock_runtime_options& options) {
   if (options.borrowed_collective != nullptr) {
     PENSTOCK_ASSIGN(auto borrowed, CollectiveInstance::borrow(std::string(kBorrowedCollective),
@@ -159,7 +160,7 @@ Status Runtime::use_fallback(const penstock_runtime_options& options) {
 }
 
 Result<penstock_world> Runtime::join(CollectiveInstance& transport) {
-  // Owned by the task as well, which may outlast this wait.
+  // The task shares `world`, because the task may outlast this wait.
   const auto world = std::make_shared<penstock_world>();
   world->struct_size = sizeof *world;
   if (control_ != nullptr) {
@@ -170,7 +171,7 @@ Result<penstock_world> Runtime::join(CollectiveInstance& transport) {
     world->store = control_->store();
   }
   const std::string& name = transport.name();
-  // A launcher may start ranks minutes apart: who waits says so.
+  // A launcher may start ranks minutes apart, so a waiting rank warns.
   const auto warning_us = static_cast<uint64_t>(config_.runtime().stall_warning_s * 1e6);
   Communication::Waits waits{warning_us, {}};
   if (warning_us != 0)
@@ -221,7 +222,7 @@ Status Runtime::join_world() {
   return {};
 }
 
-// The transports of single levels, one after the other, where all ranks know each other already.
+// Joins the transports of single levels, one after the other. All ranks know each other already.
 Status Runtime::join_levels() {
   for (CollectiveInstance* transport : transports_.all()) {
     if (transport == &transports_.world()) continue;
@@ -240,8 +241,8 @@ Status Runtime::join_levels() {
   return {};
 }
 
-// One for all sets: what several had opened could be used in another order by each rank. Where the
-// route has legs within hosts, each host has its own.
+// One channel for all sets, because with several channels each rank could use them in another
+// order. If the route has legs within hosts, each host has its own channel.
 Status Runtime::open_between_devices() {
   CollectiveInstance* transport = transports_.for_devices();
   if (transport == nullptr) return {};
@@ -260,8 +261,8 @@ Status Runtime::open_between_devices() {
   return share("opening the channel between devices", status);
 }
 
-// A rank that found something wrong by itself gets its own error; the others get its number and its
-// sentence.
+// A rank with an error returns its own error. The other ranks return the number of that rank and
+// its message.
 Status Runtime::share(std::string_view stage, const Status& mine) {
   PENSTOCK_ASSIGN(const std::vector<std::string> texts,
                   control_->gather(stage, mine.message(), {}, rendezvous_us()));
@@ -310,7 +311,7 @@ Status Runtime::open_files() {
   return start_profile();
 }
 
-// A run that could not write in the end what it was started for is refused at the start.
+// The profile is written at the end, so the run must find out at the start whether it can write it.
 Status Runtime::start_profile() const {
   const std::string& path = config_.runtime().profile;
   if (path.empty() || world_.rank() != 0) return {};
@@ -325,7 +326,8 @@ Status Runtime::start_profile() const {
       path);
 }
 
-// Before the sets make instances of compressors and memories, which ask the host for their path.
+// Runs before the sets make instances of compressors and memories, because an instance asks the
+// host for its code path.
 Status Runtime::agree_on_code_paths() {
   const std::string& wanted = config_.runtime().code_path;
   const bool measures = world_.rank() == 0 && wanted == "auto";

@@ -39,14 +39,14 @@ bool Runtime::end() {
   (void)timeline_.stop();
   if (abandoned_ || !answers()) {
     if (!abandoned_) abandon("the runtime");
-    // The others hear that this rank has gone.
+    // The other ranks learn that this rank has gone.
     if (control_ != nullptr) {
       control_->abort(aborted("rank {} ends with work that does not come back", world_.rank()));
       control_->stop();
     }
     return false;
   }
-  std::unique_ptr<Operations> operations;  // an abort that comes now looks for them
+  std::unique_ptr<Operations> operations;  // an abort during this end needs them
   {
     const Lock lock(mutex_);
     operations = std::move(operations_);
@@ -83,7 +83,7 @@ void Runtime::abort_as_notified(const Status& reason) {
 }
 
 void Runtime::on_abort(const Status& reason) {
-  // The first cause, once: every bucket under way will say the same.
+  // Logs only the first cause, because every bucket under way reports the abort.
   if (!gave_up_.exchange(true)) log_.write(LogLevel::error, "runtime", reason.message());
   communication_->abort(reason);
   const Lock lock(mutex_);
@@ -103,13 +103,13 @@ void Runtime::look_at_calls() {
 void Runtime::look_at_call(const CallSlot& slot, Warned& warned) {
   const auto warning_us = static_cast<uint64_t>(config_.runtime().stall_warning_s * 1e6);
   const uint64_t limit_us = call_limit_us();
-  // 0 is never, of either.
+  // For both values, 0 means never.
   const uint64_t first_us = std::min(warning_us - 1, limit_us - 1) + 1;
   if (first_us == 0) return;
   const auto call = slot.lasting(std::max<uint64_t>(first_us, 1'000));
   if (!call) return;
   if (limit_us != 0 && call->lasted_us >= limit_us)
-    return control_->abort(hangs(call->text, call->lasted_us));  // who then calls on_abort
+    return control_->abort(hangs(call->text, call->lasted_us));  // calls on_abort later
   if (warned.since_us != call->since_us) warned = {call->since_us, 0};
   const uint64_t now = now_us();
   if (warning_us == 0 || call->lasted_us < warning_us || now < warned.again_us) return;
@@ -124,9 +124,9 @@ void Runtime::look_at_call(const CallSlot& slot, Warned& warned) {
 
 Result<Channel*> Runtime::open_channel(const std::string& what, const Group& group,
                                        CollectiveInstance& collective, Channel* base) {
-  // Owned by the task as well: after an abort this wait ends before one that is stuck.
+  // The task shares `opened`: after an abort this wait ends earlier than a stuck task.
   const auto opened = std::make_shared<Channel*>(nullptr);
-  // In the order that all ranks agree on: opening waits for the others.
+  // In an order that all ranks agree on, because opening waits for the other ranks.
   PENSTOCK_TRY(
       operations_->run_agreed("open " + what, "", group,
                               [this, what, group, table = collective.table(),
@@ -156,7 +156,7 @@ void Runtime::forget(Set& set) {
   sets_.erase(&set);
 }
 
-// mine.csv, and mine.2.csv for a second set.
+// Returns mine.csv, and mine.2.csv for a second set.
 std::string Runtime::next_profile() {
   const std::filesystem::path path = config_.runtime().profile;
   if (path.empty() || world_.rank() != 0) return {};

@@ -128,7 +128,7 @@ Status StepProtocol::waited_for(uint64_t index) {
   return all_were_waited_for();
 }
 
-// A promised update is made of its results, whatever holds them: the step ends with the last wait.
+// The results of a deferred step are always applied, so the last wait ends the step as applied.
 Status StepProtocol::all_were_waited_for() {
   {
     const Lock lock(mutex_);
@@ -153,8 +153,7 @@ Status StepProtocol::backward_end() {
   return {};
 }
 
-// An end that is refused leaves the step as it was; one that cannot change plans has ended all the
-// same.
+// A refused end leaves the step open. If only the new plan fails, the step has ended anyway.
 Status StepProtocol::end(uint32_t outcome) {
   const Status status = set_.step_end(outcome);
   if (status.ok() || !set_.under_way()) {
@@ -164,7 +163,7 @@ Status StepProtocol::end(uint32_t outcome) {
   return status;
 }
 
-// The set has other state now, or none, and no step.
+// After success the set has another state or none, and no step is open.
 Status StepProtocol::or_stay(Status replaced) {
   PENSTOCK_TRY(std::move(replaced));
   restart();

@@ -1,4 +1,4 @@
-// The step of an optimizer as frontends take it, over real sets in a world of one rank and of two.
+// The step protocol as frontends use it, with real sets in worlds of one and two ranks.
 #include "core/runtime/step_protocol.hpp"
 
 #include "core/set/testing.hpp"
@@ -31,7 +31,7 @@ struct Frontend {
   void hand_in_the_rest() {
     for (const uint64_t index : step.rest()) hand_in(index);
   }
-  // From backward to results, past the first step.
+  // A whole step up to the results.
   void synchronize() {
     ASSERT_OK(step.begin());
     hand_in_the_rest();
@@ -47,7 +47,7 @@ struct Frontend {
     return counters.steps;
   }
 
-  // What a step under way reads outlives the set, whose end waits for it.
+  // The gradients must outlive the set, because the end of the set waits for its step.
   std::vector<std::vector<float>> values{{1, 1}, {2, 2}, {3, 3}};
   Result<SetHandle> set;
   StepProtocol step;
@@ -170,7 +170,7 @@ TEST(StepProtocol, APromisedStepEndsAsAppliedWithItsLastResult) {
   });
 }
 
-// An end that is refused leaves the step where it was: another outcome may follow.
+// A refused end leaves the step open, so another outcome may follow.
 TEST(StepProtocol, AnEndThatIsRefusedEndsNothing) {
   const std::string keeps = scheme_text(
       "compressor = \"topk\"\nmemory = \"residual\"\nscheduler = \"wfbp\"", "forget = false\n");
@@ -230,7 +230,7 @@ TEST(StepProtocol, WhoBeginsNoStepMeetsTheSetAlone) {
   });
 }
 
-// Hooks run on several threads: each gradient is handed in once, whoever begins the step.
+// Hooks run on several threads. Each gradient is handed in once, no matter which thread begins.
 TEST(StepProtocol, GradientsComeOnManyThreads) {
   with_ranks(1, scheme(), [](Runtime& runtime, uint32_t) {
     Frontend one(runtime);

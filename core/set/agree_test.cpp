@@ -1,4 +1,4 @@
-// Ranks that would go on from different states: all are notified before any data of a step moves.
+// Ranks that would continue from different states are notified before any data of a step moves.
 
 #include "core/set/testing.hpp"
 
@@ -75,7 +75,7 @@ TEST(LoadedStates, OfOneStepGoOn) {
     auto set = make_set(runtime, kShapes);
     ASSERT_OK(set.status());
     ASSERT_OK(step_of(*set.value(), rank));
-    for (int again = 0; again < 3; ++again) {  // also twice, also on the way
+    for (int again = 0; again < 3; ++again) {  // two or three times, also with messages under way
       ASSERT_OK(set.value()->load(saved[rank]));
       if (rank == 1) ASSERT_OK(set.value()->load(saved[rank]));
       ASSERT_OK(step_of(*set.value(), rank));
@@ -87,7 +87,7 @@ TEST(LoadedStates, OfOneStepGoOn) {
   });
 }
 
-// The others wait in a step that waits for them.
+// The other ranks wait in a step that waits for this rank.
 TEST(LoadedStates, OnOneRankInMidRunEndEveryRankAfterTheDeadline) {
   const auto saved = states_after(2, 3);
   const std::string quick = "[scheme]\ncollective = \"loopback\"\n" + kTopK +
@@ -99,7 +99,7 @@ TEST(LoadedStates, OnOneRankInMidRunEndEveryRankAfterTheDeadline) {
     ASSERT_OK(step_of(*set.value(), rank));
     if (rank == 0) ASSERT_OK(set.value()->load(saved[rank]));
     const Status status = step_of(*set.value(), rank);
-    // Rank 1 may hear of it from its transport.
+    // Rank 1 may learn of the failure from its transport.
     EXPECT_FALSE(status.ok());
     if (rank == 1) return;
     EXPECT_EQ(status.code(), Code::mismatch);

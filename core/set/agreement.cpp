@@ -19,7 +19,7 @@ void Agreement::need(std::string where, std::optional<uint64_t> loaded) {
   step_.hold([this] { ask(); });
 }
 
-// [application] Asks and returns.
+// [application] Asks, and does not wait for the answer.
 void Agreement::ask() {
   OperationRequest request;
   std::optional<uint64_t> loaded;
@@ -50,7 +50,7 @@ void Agreement::hear(Guard& guard, uint64_t number, Status status) {
 }
 
 void Agreement::answered(uint64_t number, Status status) {
-  if (number != number_ || !asked_) return;  // of before another load
+  if (number != number_ || !asked_) return;  // belongs to an earlier load
   if (status.ok()) {
     asked_ = false;
     loaded_.reset();

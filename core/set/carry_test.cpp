@@ -20,9 +20,9 @@ using Values = std::vector<std::vector<float>>;
 enum class Fate { is_void, is_void_and_forgotten, is_forgotten };
 
 struct Case {
-  const char* next;  // what the switch at step 2 sets
+  const char* next;  // settings of the switch at step 2
   const char* runtime;
-  Fate fate;  // of step 2 and 3
+  Fate fate;  // of steps 2 and 3
   std::vector<testing::GradientShape> shapes;
 };
 
@@ -37,8 +37,8 @@ Values gradients_of(const Case& c, uint32_t rank, uint64_t step) {
   return gradients;
 }
 
-// Steps 0 and 1 leave something in the memory, the switch at step 2 replaces it, that of step 6
-// lets out what the next one keeps. Steps that are forgotten do not count.
+// Steps 0 and 1 leave values in the memory, the switch at step 2 replaces the memory, and the
+// switch at step 6 releases the values of the next memory. Forgotten steps do not count.
 void expect_all_mass(const Case& c) {
   const std::string tables = fmt::format(
       "{}\n[compressor.topk]\ndensity = 0.25\n{}"
@@ -97,7 +97,7 @@ TEST(Carry, IsTakenOnceByTheNextMemoryWhateverBecomesOfTheStep) {
       expect_all_mass({kKept, runtime, fate, kTwo});
 }
 
-// The gradient travels in its own storage, in which nothing checks for values that are not finite.
+// The gradient travels in its own storage, and the core does not check it for non-finite values.
 TEST(Carry, OutlivesAForgottenStepOfAGradientThatTravelsAlone) {
   for (const Fate fate : {Fate::is_void_and_forgotten, Fate::is_forgotten})
     expect_all_mass({kNothingKept, "", fate, {{"weight", {16}}}});
@@ -115,8 +115,8 @@ Values momentum_gradients(uint32_t rank, uint64_t step) {
   return gradients;
 }
 
-// What the two ranks' velocities are after so many steps of DGC with top-k of one quarter, in plain
-// loops: momentum, sum, and what is sent forgets both.
+// The velocities of both ranks after `steps` steps of DGC with top-k of one quarter, in plain
+// loops. A sent entry loses its momentum and its sum.
 std::vector<std::vector<double>> velocities_after(uint64_t steps, bool nesterov) {
   std::vector<std::vector<double>> kept;
   for (uint32_t rank = 0; rank < 2; ++rank) {
@@ -147,8 +147,8 @@ struct MomentumCase {
   bool sums = false;
 };
 
-// Three steps of top-k under memory dgc, then another scheme with the same memory and gradients of
-// zero: all that is left to come is the velocity, and it comes once.
+// Three steps of top-k with memory dgc, then another scheme with memory dgc and gradients of zero.
+// Only the velocity is left, and it must arrive exactly once.
 void expect_once(const MomentumCase& c) {
   const auto kept = velocities_after(3, c.nesterov);
   const std::string tables = fmt::format(
@@ -178,7 +178,7 @@ void expect_once(const MomentumCase& c) {
                  ASSERT_OK(run_step(*set.value(), gradients));
                  for (size_t i = 0; i < kElements; ++i) {
                    const double mean = (kept[0][i] + kept[1][i]) / (c.sums ? 1 : 2);
-                   // Sums of a few numbers below 100 in float.
+                   // The results are sums of a few numbers below 100, in float.
                    EXPECT_NEAR(gradients[0][i], step == 0 ? mean : 0, 1e-4)
                        << "element " << i << ", step " << step << " after the switch";
                  }
@@ -205,7 +205,7 @@ TEST(Carry, GoesRoundMomentumOnceAlsoAfterAStepThatComesToNothing) {
   }
 }
 
-// From a residual to a memory with momentum that goes on to compress.
+// A residual is replaced by a memory with momentum, with a compressor that still compresses.
 TEST(Carry, GoesRoundTheMomentumOfTheNextMemory) {
   const std::string tables =
       "[compressor.topk]\ndensity = 0.25\n[memory.dgc]\nmomentum = 0.9\n"

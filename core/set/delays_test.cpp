@@ -1,5 +1,5 @@
-// Ranks whose gradients become ready in different orders, after random delays, and sometimes not
-// at all. Plans are made from measured times meanwhile. Every step ends, with the right means.
+// Ranks whose gradients become ready in different orders, after random delays, and sometimes not at
+// all. Meanwhile plans are made from measured times. Every step must end, with the right means.
 
 #include "core/set/training_testing.hpp"
 

@@ -1,4 +1,5 @@
-// The error of a rank if the run is given up while it computes: one error, with its own code, once.
+// The error of a rank if the run is given up while the rank computes: one error, with its own code,
+// once.
 #include "core/set/testing.hpp"
 
 #include <filesystem>
@@ -34,7 +35,7 @@ TEST(Failure, BeforeTheWaitKeepsItsCodeUntilItWasDelivered) {
     std::vector<float> values(8, 1.0f);
     if (rank == 1) return runtime.give_up(aborted("the disk is full"));
     wait_for_the_end(runtime);
-    // What the watch thread learned reaches the sets a moment later.
+    // The sets learn of the failure a moment after the watch thread.
     Status first;
     while (first.ok()) {
       std::vector<std::vector<float>> gradients{values};
@@ -64,7 +65,7 @@ TEST(Failure, IsLoggedOnceWhateverTheNumberOfBuckets) {
   EXPECT_EQ(count(log, "error [1/2] runtime: the disk is full"), 1u) << log;
 }
 
-// Opens as many ranks as there are schemes; `body` gets the results of opening.
+// Opens one rank per scheme. `body` receives the result of opening.
 void open_each(const std::vector<std::string>& schemes, const std::string& hub,
                const std::function<void(Result<RuntimeHandle>& runtime, uint32_t rank)>& body) {
   std::vector<std::thread> threads;
@@ -102,7 +103,7 @@ TEST(Failure, OfASetOnOneRankIsToldToAll) {
     EXPECT_TRUE(contains(set.status().message(), "two gradients of set 'model' are named 'a'"))
         << set.status().message();
     EXPECT_EQ(contains(set.status().message(), "rank 1 cannot take part"), rank == 0);
-    // Nothing is torn: another set can be made.
+    // The other sets are not torn: another set can be made.
     ASSERT_OK(make_set(**runtime, {{"a", {8}}}, 0, "another").status());
   });
   EXPECT_LT(now_us() - begin_us, 10'000'000u);
@@ -125,8 +126,8 @@ TEST(Failure, OfAPluginCallThatNeverReturnsIsNamedAndHoldsNothingBack) {
     std::vector<std::vector<float>> gradients(2, std::vector<float>(8, 1.0f));
     Status status;
     for (int step = 0; step < 3 && status.ok(); ++step) status = run_step(**set, gradients);
-    // What the other rank hears first, its transport or the store, is a matter of luck. No rank's
-    // limit for messages, or for ranks that do not come, ends before the plugin's.
+    // The transport or the store may be the first to tell the other rank. The limits for messages
+    // and for missing ranks must be longer than the plugin's limit.
     const char* expected =
         rank == 0 ? "rank 1"
                   : "encode of compressor 'identity-c' for bucket 0 of set 'model', step 2";
@@ -136,7 +137,7 @@ TEST(Failure, OfAPluginCallThatNeverReturnsIsNamedAndHoldsNothingBack) {
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_TRUE(contains(log, "warning [1/2] runtime: encode of compressor 'identity-c'")) << log;
   EXPECT_TRUE(contains(log, "is abandoned, not freed: encode of compressor")) << log;
-  // The limit, and what closing may take.
+  // The limit, plus the time to close the run.
   EXPECT_LT(now_us() - begin_us, 2'000'000u + 10'000'000u);
 }
 
@@ -154,7 +155,8 @@ TEST(Failure, OfATransportsConstructorThatNeverReturnsIsNamedAndHoldsNothingBack
   EXPECT_TRUE(contains(log, "create of collective 'stuck' has not returned for 0.3 s")) << log;
 }
 
-// While a set is made: `label` makes rank 1's call take twice the limit. `call`: as it is named.
+// The making of a set, while `label` makes rank 1's call take twice the limit. `call` is the call's
+// name in the error.
 void expect_named_on_every_rank(const std::string& label, const std::string& call) {
   const std::string program = std::filesystem::canonical("/proc/self/exe").parent_path().string();
   const auto scheme = [&](const std::string& own) {
@@ -172,7 +174,7 @@ void expect_named_on_every_rank(const std::string& label, const std::string& cal
               ASSERT_OK(runtime.status());
               const auto set = make_set(**runtime, {{"a", {8}}});
               ASSERT_FALSE(set.ok());
-              // The call's limit ends before anybody's patience.
+              // The limit of the call ends before the limits of the other ranks.
               EXPECT_TRUE(contains(set.status().message(), call + " has not returned for 1."))
                   << set.status().message();
             });
@@ -200,7 +202,7 @@ TEST(Failure, OfALongEvaluationOnOneRankIsNone) {
     ASSERT_OK(set.status());
     std::vector<std::vector<float>> gradients{std::vector<float>(8, 1.0f)};
     ASSERT_OK(run_step(**set, gradients));
-    // Twice the deadline: alive, and busy.
+    // Twice the deadline: the rank is alive and busy.
     if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(2));
     ASSERT_OK(run_step(**set, gradients));
   });

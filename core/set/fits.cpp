@@ -51,7 +51,7 @@ Result<std::vector<SchemeStage>> Fits::all_stages() const {
       PENSTOCK_ASSIGN(const auto bound_scheme, fit(stage));
       PENSTOCK_ASSIGN(const FitAdvice advice, check(*bound_scheme));
       stages.push_back({stage, bound_scheme});
-      if (stage == 0) warn(advice, set_, services_.log);  // others when they are in force
+      if (stage == 0) warn(advice, set_, services_.log);  // later stages warn when they begin
       return {};
     };
     const Status status = fits();

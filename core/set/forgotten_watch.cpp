@@ -7,7 +7,7 @@
 namespace penstock {
 namespace {
 
-constexpr uint64_t kMany = 8;  // forgotten steps in a row that are worth a word
+constexpr uint64_t kMany = 8;  // number of consecutive forgotten steps that give a warning
 
 }  // namespace
 
@@ -30,7 +30,7 @@ Result<bool> ForgottenWatch::ends_patience(bool counts, const StateStore& states
 
 Status ForgottenWatch::warn(const StateStore& states) {
   PENSTOCK_ASSIGN(const double kept, states.square_norm_of_mass());
-  if (kept == 0) return {};  // they do not come from here
+  if (kept == 0) return {};  // the cause is not a memory
   const double gradient = set_.square_norm.load();
   services_.log.write(
       LogLevel::warning, "set",

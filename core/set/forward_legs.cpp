@@ -38,7 +38,7 @@ void ForwardLegs::launch_while_below(uint64_t enough_bytes) {
   if (in_order_ == nullptr) return;
   while (next_ < in_order_->size() && under_way_bytes_ < enough_bytes) {
     BucketRun& bucket = *(*in_order_)[next_++];
-    if (bucket.forward_arrived) continue;  // void: it has ended without such a leg
+    if (bucket.forward_arrived) continue;  // void: has ended without this leg
     under_way_bytes_ += bucket.forward_bytes;
     bucket.launch();
   }

@@ -25,7 +25,7 @@ class ForwardLegsTest : public ::testing::Test {
     }
     legs_.arm(in_order_);
   }
-  // The buckets that have been launched.
+  // The launched buckets, as one character per bucket.
   std::string launched() const {
     std::string result;
     for (const BucketRun& bucket : buckets_) result += bucket.launched.load() ? 'x' : '.';
@@ -62,7 +62,7 @@ TEST_F(ForwardLegsTest, ALargeOneGoesAlone) {
 TEST_F(ForwardLegsTest, AsMuchGoesSideBySideAsHasArrived) {
   arm(std::vector<uint64_t>(12, kSmall));
   legs_.launch();
-  legs_.arrived(buckets_[0]);  // 1 has arrived, less than the least: 2 under way
+  legs_.arrived(buckets_[0]);  // 1 has arrived, below the minimum: 2 under way
   EXPECT_EQ(launched(), "xxx.........");
   legs_.arrived(buckets_[1]);
   legs_.arrived(buckets_[2]);  // 3 have arrived, 3 under way
@@ -85,7 +85,7 @@ TEST_F(ForwardLegsTest, AnArrivalCountsOnce) {
   EXPECT_EQ(launched(), "xxx.");
 }
 
-// A bucket that was void in backward has no such leg, and takes no room.
+// A bucket that was void in backward has no such leg, and does not count.
 TEST_F(ForwardLegsTest, WhatEndedBeforeForwardIsPassedOver) {
   arm({ForwardLegs::kMostBytes, kSmall, kSmall});
   legs_.arrived(buckets_[0]);
@@ -123,7 +123,7 @@ TEST_F(ForwardLegsTest, TheNextStepBeginsAnew) {
   EXPECT_EQ(launched(), "x.");
 }
 
-// Of a set: more than goes at once, and one in the middle that is not finite.
+// A set with more legs than are launched at once, and a non-finite gradient in the middle.
 TEST(ForwardLegsOfASet, AllArriveWhenTheyAreMoreThanGoAtOnce) {
   const std::string scheme = testing::scheme_text("scheduler = \"dear\"\nroute = \"split\"",
                                                   "[scheduler.dear]\nthreshold_bytes = 0\n");

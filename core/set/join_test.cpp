@@ -30,8 +30,8 @@ uint32_t join(Runtime& runtime) {
   return last;
 }
 
-// Rank r has data for 2 + 2 r steps; in the others it is told to be absent, or it has joined. The
-// results of every step on the last rank, and of two that follow on rank 0.
+// Rank r has data for 2 + 2 r steps. In other steps its gradients are absent, or the rank has
+// joined. Has the results of every step on the last rank, and of the two later steps on rank 0.
 struct Trained {
   std::vector<Values> results;
   std::vector<std::string> states;  // of each rank, at the end
@@ -130,7 +130,7 @@ TEST(Join, NothingThatARankKeptIsLost) {
       for (size_t i = 0; i < 192; ++i) got[i] += gradients[0][i];
     }
     EXPECT_EQ(join(runtime), 2u);
-    // Steps without gradients, until everything has gone out.
+    // Steps without gradients, until every kept value was sent.
     for (uint64_t step = 0; step < 200; ++step) {
       Values nothing{std::vector<float>(192)};
       ASSERT_OK(run_step(*made.value(), nothing));

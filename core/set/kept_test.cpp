@@ -24,7 +24,8 @@ std::string scheme_of(const std::string& compressor, const std::string& memory,
       tables);
 }
 
-// Steps of one gradient of two ones, on both ranks; in step 1 rank 1 has an infinity in it.
+// Steps of one gradient of two ones, on both ranks. In step 1 the gradient of rank 1 has an
+// infinity.
 void expect_momentum_to_survive(const std::string& tables) {
   with_ranks(2, scheme_of("none", "dgc", tables), [&](Runtime& runtime, uint32_t rank) {
     auto set = make_set(runtime, {{"bias", {2}}});
@@ -76,7 +77,7 @@ void expect_nothing_missing_after(const std::string& compressor, const std::stri
       for (size_t i = 0; i < 400 && step == 2; ++i) was_missing |= std::abs(missing[i]) > 0.1;
     }
     EXPECT_TRUE(was_missing) << "the compressor lost nothing before the switch either";
-    // Some roundings of entries that stay below 100.
+    // A few roundings of entries below 100.
     for (const double value : missing) ASSERT_NEAR(value, 0, 1e-3) << compressor;
   });
 }
@@ -105,7 +106,7 @@ TEST(Kept, ASwitchBetweenLosslessCompressorsKeepsTheMomentum) {
   });
 }
 
-// P ranks with a gradient of ones: its mean has norm 1, of which clipping to 1/2 leaves a half.
+// P ranks with a gradient of ones. The mean has norm 1, and clipping to 1/2 halves it.
 TEST(Kept, ASumIsTheMeanTimesTheRanksUnderClippingToo) {
   const std::string tables =
       "[compressor.topk]\ndensity = 1\n[memory.dgc]\nclipping = \"norm\"\nclip = 0.5\n"
@@ -114,18 +115,19 @@ TEST(Kept, ASumIsTheMeanTimesTheRanksUnderClippingToo) {
     with_ranks(ranks, scheme_of("topk", "dgc", tables), [&](Runtime& runtime, uint32_t) {
       auto set = make_set(runtime, {{"weight", {1, 1}}, {"bias", {1}}}, PENSTOCK_SET_SUM);
       ASSERT_OK(set.status());
-      // Masking leaves no momentum of what was sent; of the mean it stays.
+      // Masking removes the momentum of sent entries. The momentum of a mean stays.
       for (const float momentum : {0.0f, 0.5f * 0.9f}) {
         Values gradients{{1}, {1}};
         ASSERT_OK(run_step(*set.value(), gradients));
-        // clip / (norm + 1e-6) is half a millionth of 1/2 away, and some roundings.
+        // The factor clip / (norm + 1e-6) differs from 1/2 by half a millionth, plus some
+        // roundings.
         EXPECT_NEAR(gradients[0][0], 0.5f * float(ranks), 1e-5f);
         EXPECT_NEAR(gradients[1][0], (0.5f + momentum) * float(ranks), 1e-5f);
       }
     });
 }
 
-// For what is compressed as for what is sent whole it is as if it had not been.
+// The forgotten step has no effect on compressed gradients and on gradients that are sent whole.
 TEST(Kept, AForgottenStepLeavesMomentumAndVelocityAsTheyWere) {
   const std::string tables =
       "[compressor.topk]\ndensity = 0.25\n[[rule]]\nmatch = { dims = 1 }\ncompressor = \"none\"\n";
@@ -145,7 +147,7 @@ TEST(Kept, AForgottenStepLeavesMomentumAndVelocityAsTheyWere) {
         EXPECT_EQ(step(weight, PENSTOCK_STEP_APPLIED), results);
       };
       expect({4, 1, 1, 1}, {{4, 0, 0, 0}, {1, 2}});
-      // Of what was not sent u = 0.9 + 1 and v = 1 + u.
+      // For unsent entries u = 0.9 + 1 and v = 1 + u.
       expect({0, 1, 0, 0}, {{0, 1 + (0.9f * 1 + 1), 0, 0}, {0.9f + 1, 0.9f * 2 + 2}});
     });
   }

@@ -70,7 +70,7 @@ TEST(ForgetLimit, LetsGoAfterSoManyForgottenStepsRunning) {
     for (int step = 0; step < 2; ++step) {
       auto thrown_away = gradient_of(1);
       ASSERT_OK(run_step(*set.value(), thrown_away, false));
-      EXPECT_GE(thrown_away[0][2], 3000);  // what the spike left comes again
+      EXPECT_GE(thrown_away[0][2], 3000);  // the rest of the spike is sent again
     }
     auto last = gradient_of(1);
     ASSERT_OK(run_step(*set.value(), last, false));
@@ -144,7 +144,7 @@ TEST(ForgetFalse, RefusesToForgetAndNamesTheKey) {
     EXPECT_EQ(status.code(), Code::failed_precondition);
     EXPECT_NE(status.message().find("[runtime] forget = false"), std::string::npos)
         << status.message();
-    ASSERT_OK(set.value()->step_end());  // the step has not ended
+    ASSERT_OK(set.value()->step_end());  // the step has not ended yet
   });
 }
 

@@ -1,5 +1,5 @@
-// Many ranks: the traffic through rank 0 grows with their number, not with its square. Counted with
-// 256 ranks that are threads of this process.
+// With many ranks the traffic through rank 0 grows with their number, and not with its square. The
+// test has 256 ranks that are threads of this process.
 
 #include "core/set/testing.hpp"
 #include "tests/support/sanitized.hpp"
@@ -14,17 +14,17 @@ namespace {
 using testing::make_set;
 using testing::with_ranks;
 
-// Under a sanitizer, 256 ranks on a few cores receive nothing from each other for so long that they
-// take each other for dead.
+// Under a sanitizer, 256 ranks on a few cores receive no heartbeats for so long that each takes the
+// other ranks for dead.
 constexpr uint32_t kRanks = test::kSanitized ? 32 : 256;
-constexpr size_t kGradients = 161;  // as many as ResNet-50 has
+constexpr size_t kGradients = 161;  // as in ResNet-50
 
 struct ThroughRank0 {
   double starting = 0;   // the run and a set, in bytes
-  double observing = 0;  // one observation: through the control store, and what rank 0 sent
+  double observing = 0;  // one observation: control messages of rank 0, and its payloads
 };
 
-// One bucket for each gradient: more to tell than any scheduler leaves.
+// One bucket for each gradient, which needs more text than the plan of any other scheduler.
 ThroughRank0 count_through_rank_0() {
   std::vector<testing::GradientShape> shapes;
   for (size_t i = 0; i < kGradients; ++i)

@@ -9,12 +9,12 @@ namespace {
 using Flags = std::vector<uint8_t>;
 using Moment = Outcome::Moment;
 
-// Gradients 0 and 1 are of one optimizer, 2 of another one.
+// Gradients 0 and 1 belong to one optimizer, 2 belongs to another.
 class Outcomes : public ::testing::Test {
  protected:
   Outcomes() { outcome.resize(3); }
 
-  // An optimizer of which no backward has anything, as at the very start.
+  // An optimizer whose gradients no backward has computed yet, as at the very start.
   void is_known(const std::vector<uint64_t>& gradients) {
     step(gradients, false);
     outcome.begin();
@@ -39,7 +39,8 @@ TEST_F(Outcomes, BeforeAnyOptimizerWasSeenAreAppliedUnlessABucketWasVoid) {
   EXPECT_EQ(forgotten(true), (Flags{1, 1, 1}));
 }
 
-// Its loop has a say then: a loss scaler leaves the step out, or it was applied all the same.
+// If the optimizer is known, it decides: a loss scaler leaves the step out, or the step was
+// applied.
 TEST_F(Outcomes, OfAVoidBucketAreAsTheOptimizerHasThem) {
   is_known(both);
   step(both);
@@ -70,12 +71,12 @@ TEST_F(Outcomes, OfABackwardInsideAStepAreAppliedAtItsEnd) {
   is_known(both);
   outcome.optimizer(both, {}, Moment::begins, false);  // the closure runs backward
   outcome.begin();
-  outcome.results_gone(Flags{1, 1, 1});  // it counts outside a step only
+  outcome.results_gone(Flags{1, 1, 1});  // counts only outside a step
   outcome.optimizer(both, Flags{0, 1}, Moment::ends, true);
   EXPECT_EQ(forgotten(), (Flags{0, 1, 0}));
 }
 
-// Two backwards in one step of LBFGS: the first ends when the second begins.
+// Two backwards in one step of LBFGS. The first ends when the second begins.
 TEST_F(Outcomes, OfEachBackwardInsideAStepAreApplied) {
   is_known(both);
   outcome.optimizer(both, {}, Moment::begins, false);
@@ -90,7 +91,7 @@ TEST_F(Outcomes, ThatWereUsedStayUsed) {
   outcome.begin();
   step(both);
   outcome.results_gone(Flags{1, 1, 1});
-  outcome.optimizer(both, Flags{1, 1}, Moment::begins, true);  // once more, on nothing
+  outcome.optimizer(both, Flags{1, 1}, Moment::begins, true);  // a second call, without results
   outcome.optimizer(both, {}, Moment::ends, true);
   EXPECT_EQ(forgotten(), (Flags{0, 0, 0}));
 }
@@ -105,7 +106,7 @@ TEST_F(Outcomes, ThatWereUsedStayUsedWhereALaterStepIsLeftOut) {
   }
 }
 
-// Of an earlier backward's step nothing is left to be kept.
+// The step of an earlier backward has no results left to apply.
 TEST_F(Outcomes, OfAClosureAreForgottenWhereTheStepAroundItIsLeftOut) {
   outcome.begin();
   step(both);

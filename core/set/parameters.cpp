@@ -49,7 +49,7 @@ std::string named(const std::vector<uint32_t>& ranks) {
                      all ? "" : " and others", ranks.size() == 1 ? "does" : "do");
 }
 
-// "2 of 6 parameters differ: a, b".
+// Returns "2 of 6 parameters differ: a, b".
 std::string those_of(std::span<const penstock_str> names, const std::vector<size_t>& differing) {
   std::vector<std::string_view> some;
   for (size_t i = 0; i < std::min(differing.size(), kNamed); ++i)

@@ -1,4 +1,5 @@
-// Parameters that differ between ranks are found before the first step, and reported on every rank.
+// Differences of parameters between ranks are found before the first step and reported on every
+// rank.
 
 #include "core/set/training_testing.hpp"
 
@@ -41,7 +42,7 @@ std::vector<std::string> told(const std::vector<std::vector<uint64_t>>& of_ranks
       EXPECT_EQ(status.code(), Code::mismatch) << status.message();
       messages[rank] = status.message();
     }
-    // Whatever was found, the set is as it was.
+    // The comparison has not changed the set, for any result.
     testing::Values gradients{std::vector<float>(12, 1), std::vector<float>(4, float(rank))};
     ASSERT_OK(testing::run_step(**set, gradients));
   });
@@ -55,7 +56,7 @@ void expect_on_all(const std::vector<std::string>& messages, const std::string& 
 TEST(Parameters, ThatAreEqualOnAllRanksPass) {
   expect_on_all(told({{1, 2, 3}}), "");
   expect_on_all(told({{1, 2, 3}, {1, 2, 3}, {1, 2, 3}}), "");
-  expect_on_all(told({{}, {}}), "");  // nobody compares
+  expect_on_all(told({{}, {}}), "");  // no rank compares
 }
 
 TEST(Parameters, ThatDifferAreToldOnEveryRankWithTheFirstOfThemAndItsRanks) {
@@ -115,7 +116,7 @@ TEST(Parameters, AreNotComparedInTheMiddleOfAStep) {
   });
 }
 
-// The result of each gradient of ones is its learning rate.
+// The result of a gradient of ones is its learning rate.
 TEST(LearningRates, OfAllGradientsAreToldAtOnceAndNoNumberLeavesOneAsItWas) {
   const std::string scheme =
       scheme_text("compressor = \"rated\"", testing::test_plugins({"rated"}));
@@ -140,7 +141,7 @@ TEST(LearningRates, OfAllGradientsAreToldAtOnceAndNoNumberLeavesOneAsItWas) {
   });
 }
 
-// A rank that gives the run up while other ranks wait for it: they receive the reason.
+// A rank gives the run up while other ranks wait for it. They receive the reason.
 TEST(Parameters, OfARankThatLeavesAreNotWaitedFor) {
   with_ranks(2, kScheme, [&](Runtime& runtime, uint32_t rank) {
     auto set = make_set(runtime, kShapes);

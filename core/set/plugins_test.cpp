@@ -82,7 +82,8 @@ TEST(Plugins, ThatPlanOtherRoundsOnAnotherRankAreNamedOnEveryRank) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Through the C++ layer it is a status already; past it the type is known, too.
+// The C++ layer makes a status from the exception. If the layer is absent, the message has the
+// type.
 TEST(Plugins, ThatThrowInAStepAreNamedWithTextStageAndGradient) {
   for (const auto& [folder, said] :
        {std::pair("thrower", "no such entry"),
@@ -128,7 +129,8 @@ TEST(Plugins, OfIntegersGetTheMeanOfAsManyRanksAsThereAre) {
   });
 }
 
-// Top-k keeps the smaller entry; the next plan sends all, and the memory has nothing more to keep.
+// Top-k keeps the smaller entry. The next plan sends every entry, and the memory has nothing to
+// keep.
 TEST(Schedulers, ThatChooseAnotherCandidateLoseNothingThatTheMemoryKept) {
   for (const char* lossless : {"none", "all"})
     with_ranks(

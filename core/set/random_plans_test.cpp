@@ -29,21 +29,21 @@ const std::vector<testing::GradientShape> kShapes{
 // The number of steps with gradients, with a new plan after each step; smaller under a thread
 // sanitizer, which is slow.
 constexpr uint64_t kDrawn = test::kThreadsSanitized ? 16 : 48;
-constexpr uint64_t kSteps = kDrawn + 3;  // and those that let out what is kept
+constexpr uint64_t kSteps = kDrawn + 3;  // plus the steps that release the kept values
 
 struct Case {
   std::string name;
   std::string keys;         // of [scheme]
   std::string tables = "";  // after [runtime]
   uint32_t ranks = 2;
-  bool keeps = true;        // what is not sent stays for later steps
-  bool may_be_void = true;  // some steps are
+  bool keeps = true;        // the memory keeps unsent values for later steps
+  bool may_be_void = true;  // some steps are void
   bool leaves_out = false;  // plans may leave gradients out of phases
   uint32_t routes = 1u << PENSTOCK_ROUTE_FLAT;
   uint32_t flags = 0;
   std::string collective = "loopback";
-  std::vector<uint32_t> hosts = {};  // of each rank; none: all are on one
-  // What lets out all that is kept.
+  std::vector<uint32_t> hosts = {};  // host of each rank; empty: one host for all
+  // The settings of a switch that releases every kept value.
   std::string flush = "scheme.compressor = \"none\", scheme.memory = \"none\"";
 
   bool adds_in_hosts() const { return (routes >> PENSTOCK_ROUTE_HIERARCHICAL & 1) != 0; }
@@ -54,11 +54,11 @@ void PrintTo(const Case& tested, std::ostream* out) {
 
 // The events of a step, equal on every rank.
 struct Fate {
-  bool has_forgotten = false;  // one with other gradients came before it, and left nothing
-  uint32_t void_rank = ~0u;    // its gradients are not finite at one place
-  uint32_t absent_rank = ~0u;  // it has computed only every other gradient
+  bool has_forgotten = false;  // another step came before it and was forgotten, without effect
+  uint32_t void_rank = ~0u;    // one value of one gradient is not finite
+  uint32_t absent_rank = ~0u;  // computes only every second gradient
   uint64_t void_gradient = 0;
-  bool reloads = false;  // what is saved at its end is loaded again
+  bool reloads = false;  // saves at the end and loads again
 };
 
 struct Draw {
@@ -87,7 +87,7 @@ struct Draw {
     }
     return fate;
   }
-  // Sums of a host are lost as a whole where one of its ranks' gradients is not finite.
+  // If one gradient on a host is not finite, the sum of the whole host is lost.
   bool loses(const Fate& fate, uint32_t rank) const {
     if (fate.void_rank == ~0u || !of.adds_in_hosts()) return rank == fate.void_rank;
     return of.hosts.empty() || of.hosts[rank] == of.hosts[fate.void_rank];
@@ -95,7 +95,7 @@ struct Draw {
   bool is_absent(const Fate& fate, uint32_t rank, size_t gradient) const {
     return rank == fate.absent_rank && gradient % 2 == seed % 2;
   }
-  // Finite ones.
+  // Values are finite.
   std::vector<float> gradient(uint64_t step, uint32_t rank, size_t g) const {
     const size_t numel = testing::numel_of(kShapes[g]);
     if (step >= kDrawn) return std::vector<float>(numel);
@@ -119,7 +119,7 @@ std::string config_of(const Draw& draw) {
 }
 
 // Runs a step without ending it. Each rank has its own order of gradients. `values` become results.
-// `drawn`: a number of the gradients, that of the rank, or beyond all ranks.
+// `drawn` is the seed of the gradients: the rank, or a larger number for a step that is forgotten.
 Status run_to_its_end(Set& set, const Draw& draw, const Fate& fate, uint64_t step, uint32_t rank,
                       uint32_t drawn, Values& values) {
   test::Random random((draw.seed * 1000 + step) * 16 + drawn);
@@ -169,7 +169,7 @@ std::string plan_of(Set& set) {
   return text;
 }
 
-// By rank and step.
+// Results[rank][step].
 using Results = std::vector<std::vector<Values>>;
 
 Results run(const Draw& draw) {
@@ -229,8 +229,8 @@ void enter(Books& books, const Draw& draw, uint64_t step, size_t g, const Values
   }
 }
 
-// What is kept of an element is rounded by a few additions a step; scales and factors are shared by
-// the elements of a gradient.
+// A kept value is rounded by a few additions per step. The elements of a gradient share scales and
+// factors, so the tolerance depends on the largest element.
 void expect_nothing_lost(const Draw& draw, const Results& results) {
   for (size_t g = 0; g < kShapes.size(); ++g) {
     const size_t numel = testing::numel_of(kShapes[g]);

@@ -74,7 +74,8 @@ TEST_P(ResultsUnder, EveryResultIsToldOnceWithoutAWait) {
                  const auto told = listener.wait_for(kShapes.size());
                  ASSERT_EQ(told.size(), kShapes.size());
                  for (const auto& [gradient, times] : told) EXPECT_EQ(times, 1) << gradient;
-                 // The mean over ranks 0, 1, 2 is rank 1's: small integers, so exact.
+                 // The mean over ranks 0, 1 and 2 equals the values of rank 1. They are small
+                 // integers, so it is exact.
                  EXPECT_EQ(gradients, gradients_of(1));
                  ASSERT_OK(set.value()->step_end(true));
                  EXPECT_TRUE(listener.wait_for(0).empty()) << "told of after the step's end";
@@ -106,7 +107,7 @@ TEST(Results, WhatNoRankHandsInIsToldWhenTheStepCloses) {
     ASSERT_OK(set.value()->on_result(&listener, Listener::hear));
     auto gradients = gradients_of(rank);
     ASSERT_OK(set.value()->gradient_ready(0, view_of(gradients[0])));
-    // It has a bucket of its own.
+    // The gradient has its own bucket.
     EXPECT_EQ(listener.wait_for(1), (std::map<uint64_t, int>{{0, 1}}));
     ASSERT_OK(set.value()->step_end(true));
     EXPECT_EQ(listener.wait_for(0), (std::map<uint64_t, int>{{1, 1}, {2, 1}, {3, 1}}));
@@ -134,7 +135,7 @@ TEST(Results, TheListenerChangesBetweenTwoStepsOnly) {
 TEST(Results, WhenTheRunIsGivenUpWhatIsStillAwaitedIsToldWhy) {
   with_ranks(2, scheme_text("scheduler = \"wfbp\""), [](Runtime& runtime, uint32_t rank) {
     Listener listener;
-    auto gradients = gradients_of(rank);  // outlive the set, which may be reading them
+    auto gradients = gradients_of(rank);  // must outlive the set, which may read them
     auto set = make_set(runtime, kShapes);
     ASSERT_OK(set.status());
     ASSERT_OK(set.value()->on_result(&listener, Listener::hear));
@@ -143,7 +144,7 @@ TEST(Results, WhenTheRunIsGivenUpWhatIsStillAwaitedIsToldWhy) {
       return;
     }
     for (size_t i = 1; i < gradients.size(); ++i)
-      if (!set.value()->gradient_ready(i, view_of(gradients[i])).ok()) return;  // heard it by then
+      if (!set.value()->gradient_ready(i, view_of(gradients[i])).ok()) return;  // aborted by then
     const auto told = listener.wait_for(kShapes.size() - 1);
     EXPECT_EQ(told.count(0), 0U);
     for (size_t i = 1; i < kShapes.size(); ++i) EXPECT_EQ(told.count(i), 1U) << i;
@@ -154,7 +155,7 @@ TEST(Results, WhenTheRunIsGivenUpWhatIsStillAwaitedIsToldWhy) {
 TEST(Results, ARankThatHasLeftEndsTheStepOfWhoIsTold) {
   with_ranks(2, scheme_text("scheduler = \"wfbp\""), [](Runtime& runtime, uint32_t rank) {
     Listener listener;
-    auto gradients = gradients_of(rank);  // outlive the set, which may be reading them
+    auto gradients = gradients_of(rank);  // must outlive the set, which may read them
     auto set = make_set(runtime, kShapes);
     ASSERT_OK(set.status());
     ASSERT_OK(set.value()->on_result(&listener, Listener::hear));
@@ -162,7 +163,7 @@ TEST(Results, ARankThatHasLeftEndsTheStepOfWhoIsTold) {
     EXPECT_EQ(listener.wait_for(kShapes.size()).size(), kShapes.size());
     if (rank == 1) return;
     for (size_t i = 0; i < gradients.size(); ++i)
-      if (!set.value()->gradient_ready(i, view_of(gradients[i])).ok()) return;  // heard it by then
+      if (!set.value()->gradient_ready(i, view_of(gradients[i])).ok()) return;  // aborted by then
     listener.wait_for(1);
     EXPECT_NE(listener.error().find("left"), std::string::npos) << listener.error();
   });

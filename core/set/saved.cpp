@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kStateMagic = 0x3245544154534b50u;  // "PKSTATE2"
 
-// Checks that there is one state of each rank, and that all are of one step and plan.
+// Checks that each rank has one state, and that all states have one step and plan.
 Status check_whole(const std::vector<SavedSet>& saved, std::string_view set) {
   const SavedSet& first = saved.front();
   for (size_t i = 0; i < saved.size(); ++i) {

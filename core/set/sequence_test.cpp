@@ -15,8 +15,8 @@ namespace {
 using testing::make_set;
 using testing::view_of;
 
-// A transport over loopback whose channels know no tags, as the collectives of MPI: the n-th
-// message of a rank meets the n-th of the others. It writes down the counts in order of submission.
+// A transport over loopback whose channels have no tags, like the collectives of MPI: message n of
+// a rank matches message n of the other ranks. It records the counts in the order of submission.
 class OrderedTransport {
  public:
   OrderedTransport(const std::string& hub, uint32_t rank, uint32_t size) {
@@ -101,7 +101,7 @@ class OrderedTransport {
     };
   }
 
-  // The place in the channel's order stands for the tag.
+  // The position in the channel's order replaces the tag.
   penstock_status* submit(penstock_channel* channel, const penstock_message* message,
                           penstock_ticket** ticket) {
     penstock_message* numbered = nullptr;
@@ -128,7 +128,7 @@ class OrderedTransport {
 
 constexpr uint32_t kRanks = 3;
 
-// Gradients of different sizes, so that a message out of order meets one of another count.
+// Gradients of different sizes, so that a message out of order has another count than its peer.
 const std::vector<testing::GradientShape> kShapes{
     {"a", {5}}, {"b", {11}}, {"c", {17}}, {"d", {23}}};
 
@@ -162,8 +162,8 @@ std::vector<std::vector<float>> gradients_of(float value) {
   return gradients;
 }
 
-// Every rank makes its gradients ready in an order of its own, another one each step. `sent` gets
-// the counts that each rank's set channel carried.
+// Every rank makes its gradients ready in its own order, which changes in each step. `sent`
+// receives the counts of the messages on each rank's set channel.
 void run_ordered(const std::string& scheme, uint32_t flags, uint64_t n_steps,
                  std::vector<std::vector<uint64_t>>& sent) {
   sent.assign(kRanks, {});
@@ -200,7 +200,7 @@ std::vector<uint64_t> repeated(const std::vector<uint64_t>& pattern, uint64_t n_
 
 constexpr uint64_t kSteps = 12;
 
-// One bucket per gradient, in order of their registration reversed: d, c, b, a.
+// One bucket per gradient, in the reverse order of registration: d, c, b, a.
 TEST(Sequence, IsThatOfTheBucketsWhereThePlanHasNone) {
   std::vector<std::vector<uint64_t>> sent;
   run_ordered(borrowed_scheme("scheduler = \"wfbp\""), 0, kSteps, sent);
@@ -213,7 +213,7 @@ TEST(Sequence, OverALentTransportNeedsNoNameInTheFile) {
   for (const auto& counts : sent) EXPECT_EQ(counts, (std::vector<uint64_t>{23, 17, 11, 5}));
 }
 
-// The test scheduler lists the buckets of wfbp last first.
+// The test scheduler lists the buckets of wfbp in reverse order.
 TEST(Sequence, OfThePlanIsKeptWhateverIsReadyFirst) {
   std::vector<std::vector<uint64_t>> sent;
   const std::string folder = std::filesystem::canonical("/proc/self/exe").parent_path().string();
@@ -243,7 +243,7 @@ TEST(Sequence, HasPlacesForBothLegsOfARoute) {
   }
 }
 
-// After a step that was broken off, the next steps are right.
+// After an aborted step the next steps must be right.
 void expect_right_steps(Set& set, uint32_t rank) {
   for (int step = 0; step < 3; ++step) {
     std::vector<std::vector<float>> gradients = gradients_of(float(rank));
@@ -253,12 +253,12 @@ void expect_right_steps(Set& set, uint32_t rank) {
   }
 }
 
-// The last of the sequence is ready and waits for the others, which never will be.
+// The last message of the sequence is ready and waits for earlier messages, which never come.
 TEST(Sequence, OfAStepThatIsNeverFinishedHoldsNoSetBack) {
   with_ordered_sets(borrowed_scheme("scheduler = \"wfbp\""), 0, [](auto& set, auto&, uint32_t) {
     std::vector<std::vector<float>> gradients = gradients_of(1);
     ASSERT_OK(set->gradient_ready(0, view_of(gradients[0])));
-    set.reset();  // the destructor comes back
+    set.reset();  // the destructor returns
   });
 }
 
@@ -275,7 +275,7 @@ TEST(Sequence, GoesOnAfterAResetInMidStep) {
                       });
 }
 
-// The first of the sequence has been sent, the others never will be.
+// The first message of the sequence has been sent, the others will never be sent.
 TEST(Sequence, GoesOnAfterALoadInMidStep) {
   with_ordered_sets(borrowed_scheme("scheduler = \"wfbp\""), 0,
                     [](auto& set, auto&, uint32_t rank) {

@@ -70,7 +70,7 @@ Status Set::make(const penstock_set_declaration& declaration) {
   PENSTOCK_TRY(declaration_.compare());
   PENSTOCK_TRY(in_set(channels_.open(declaration_.config().at_step(0))));
 
-  std::shared_ptr<const BoundScheme> bound_scheme;  // the first stage's, once all fit
+  std::shared_ptr<const BoundScheme> bound_scheme;  // of the first stage, after all stages fit
   {
     Result<std::vector<SchemeStage>> stages = fits_.all_stages();
     Status fits = stages.status();

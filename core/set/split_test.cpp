@@ -14,7 +14,7 @@ using testing::with_ranks;
 
 const std::string kDear = "scheduler = \"dear\"\nroute = \"split\"";
 
-// A gradient of any floating type, of small whole numbers, so that no type rounds a sum.
+// A gradient of any floating type, with small integers, so that no type rounds a sum.
 struct Typed {
   uint32_t dtype;
   uint64_t numel;
@@ -60,7 +60,7 @@ Status run_deferred_step(Set& set, std::vector<Typed>& gradients) {
   return set.step_end(true);
 }
 
-// All in one group: a model with its head, its norms or its experts in another type than the rest.
+// All gradients in one group: a model whose head, norms or experts have another type than the rest.
 void expect_means_of(const std::vector<uint32_t>& dtypes) {
   with_ranks(4, testing::scheme_text(kDear), [&](Runtime& runtime, uint32_t rank) {
     std::vector<testing::GradientShape> shapes;
@@ -91,7 +91,7 @@ TEST(RouteSplit, AveragesGradientsOfEveryTypeInOneBucket) {
                    PENSTOCK_BFLOAT16, PENSTOCK_FLOAT16});
 }
 
-// One that is not finite makes the whole bucket void, whatever type it has.
+// One gradient that is not finite makes the whole bucket void, for every type.
 TEST(RouteSplit, IsVoidForEveryTypeWhereOneIsNotFinite) {
   with_ranks(2, testing::scheme_text(kDear), [&](Runtime& runtime, uint32_t rank) {
     std::vector<Typed> gradients{{PENSTOCK_FLOAT32, 9}, {PENSTOCK_FLOAT16, 5}};
@@ -108,7 +108,7 @@ TEST(RouteSplit, IsVoidForEveryTypeWhereOneIsNotFinite) {
   });
 }
 
-// Under `strict` a void bucket is known before its first half would go out.
+// With `strict` a void bucket is known before its first leg would be sent.
 TEST(RouteSplit, GoesOnUnderStrictWhereOneIsNotFinite) {
   const std::string text = testing::scheme_text(kDear, "nonfinite = \"strict\"\n");
   with_ranks(2, text, [&](Runtime& runtime, uint32_t rank) {

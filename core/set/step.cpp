@@ -122,7 +122,7 @@ void Step::release() {
   for (BucketRun* bucket : gate_.open()) start(*bucket);
 }
 
-// ---- ranks that have joined ----
+// ---- joined ranks ----
 
 void Step::notify_begun() const {
   services_.control.notify_step(
@@ -184,7 +184,7 @@ Status Step::give_up(const Gradient& gradient, const Status& failure) {
   return named;
 }
 
-// A long wait: Control names the ranks that are waited for, and ends the wait if it is hopeless.
+// A long wait. Control names the ranks that are waited for, and ends the wait if it is hopeless.
 void Step::wait_for_others(const std::function<bool()>& over) {
   const uint64_t index = context_.step.index;
   mutex_.unlock();
@@ -296,7 +296,7 @@ void Step::bucket_ended(BucketRun& bucket, const Status& status) {
   if (!failure.ok()) {
     failure = failure.with_context(
         fmt::format("set '{}', step {}, {}", context_.name, context_.step.index, bucket.label));
-    // Others wait for this rank's next message, which will not come.
+    // Other ranks wait for this rank's next message, which will not come.
     services_.run.give_up(failure);
   }
   Lock lock(mutex_);
@@ -376,7 +376,7 @@ StepTimes Step::finish(bool counts) {
   const Lock lock(mutex_);
   penstock_step& step = context_.step;
   StepTimes times = ready_times(*compiled_, step.phase, gradients_);
-  // On a device the first one comes long after it was handed in.
+  // On a device the first gradient is complete long after it was handed in.
   if (!context_.has_devices) times.first_ready_us = std::min(times.first_ready_us, first_ready_us_);
   times.last_ready_us = std::max(times.last_ready_us, first_ready_us_);
   times.waited_us = double(waited_us_ - waited_before_us_);

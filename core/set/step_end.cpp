@@ -122,7 +122,7 @@ Status StepEnd::finish(Status& refused_change) {
   return {};
 }
 
-// Drops carries and all states of memories together, because a part of them means nothing alone.
+// Drops carries and all states of memories together, because a single part has no meaning.
 Status StepEnd::let_go() {
   PENSTOCK_TRY(services_.state());
   if (uses_.step.under_way()) PENSTOCK_TRY(end(PENSTOCK_STEP_FORGOTTEN));

@@ -46,7 +46,7 @@ void expect_close(const std::vector<std::vector<float>>& got,
                   const std::vector<std::vector<float>>& expected) {
   for (size_t g = 0; g < expected.size(); ++g)
     for (size_t i = 0; i < expected[g].size(); ++i)
-      // Sums of a few small multiples of one half: exact but for the division by the ranks.
+      // Sums of a few small multiples of one half are exact, except for the division by the ranks.
       ASSERT_NEAR(got[g][i], expected[g][i], 1e-5 * std::abs(expected[g][i]))
           << kShapes[g].name << "[" << i << "]";
 }

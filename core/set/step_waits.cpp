@@ -55,7 +55,7 @@ Status StepWaits::on_stream(uint64_t index, void* stream) {
 Status StepWaits::poll(uint64_t index, bool& done) {
   PENSTOCK_TRY(step_.poll(index, done));
   if (!done || gradients_[index]->on_device.side == nullptr) return {};
-  bool returned = true;  // also where the device fails, which is for a wait to say
+  bool returned = true;  // also if the device fails, because a wait reports that
   (void)gradients_[index]->on_device.side->has_returned(returned);
   done = returned || step_.rest(std::chrono::microseconds(0));
   return {};

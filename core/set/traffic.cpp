@@ -18,9 +18,9 @@ std::string advice(const PlannedBytes& bytes, uint32_t set_flags) {
            "with summed payloads, or " +
            uncompressed;
   return (set_flags & PENSTOCK_SET_RESULT_AT_OWNER) != 0
-             ? "a sum goes to every rank, at twice the bytes of a reduce-scatter to owners "
-               "(FSDP2), and low-rank compressors send vectors whole: use a stronger compression, "
-               "or a compressor with gathered payloads"
+             ? "low-rank compressors send vectors whole, and sums of several rounds go to every "
+               "rank, at twice the bytes of a reduce-scatter to owners (FSDP2): use a compressor "
+               "with one summed round or with gathered payloads"
              : "payloads are summed and yet larger than these gradients, which are small: use a "
                "stronger compression (a lower rank), or a rule with " +
                    uncompressed + " for them";

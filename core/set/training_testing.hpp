@@ -43,8 +43,8 @@ class Problem {
     return parameters;
   }
 
-  // The gradient of a quadratic valley around a centre of this rank, and noise of this rank that is
-  // shifted by 37 entries in each step.
+  // The gradient of a quadratic function around a centre of this rank, plus noise of this rank,
+  // which is shifted by 37 entries in each step.
   Values gradients(const Doubles& parameters, uint32_t rank, uint64_t step) const {
     Values result;
     for (size_t g = 0; g < shapes_.size(); ++g) {
@@ -85,7 +85,7 @@ void descend(Doubles& parameters, const Update& update) {
       parameters[g][i] -= kLearningRate * double(update[g][i]);
 }
 
-// Parameters of every rank after every step of a plain loop under `scheme`: [rank][step].
+// Parameters of every rank after every step of a plain loop with `scheme`: [rank][step].
 inline std::vector<std::vector<Doubles>> train(uint32_t size, const std::string& scheme,
                                                const Problem& problem, uint64_t steps) {
   std::vector<std::vector<Doubles>> trajectory(size);

@@ -24,7 +24,7 @@ std::string hierarchical(const std::string& tables) {
          tables + fmt::format("[collective.loopback]\nhosts = \"{}\"\n", kHosts);
 }
 
-// A second loopback, in which every message takes a while.
+// A second loopback with a latency.
 std::string slow_loopback(const std::string& hosts, double latency_us) {
   return fmt::format(
       "[collective.slow]\nplugin = \"loopback\"\nhub = \"HUB-slow\"\nrank = RANK\nsize = SIZE\n"
@@ -45,7 +45,7 @@ TEST(Transports, ATransportPerLevelGivesTheSameBits) {
         << keys;
 }
 
-// What one step takes at least, if each message over `slow` takes 30 ms: only delays are compared.
+// The least duration of a step if each message over `slow` takes 30 ms. Only delays are compared.
 TEST(Transports, EachLevelsMessagesGoOverItsOwn) {
   constexpr double kLatency = 30'000;
   const auto step_us = [&](const std::string& keys) {

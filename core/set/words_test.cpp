@@ -40,7 +40,7 @@ std::string logged(uint32_t ranks, const std::string& scheme,
   return ::testing::internal::GetCapturedStderr();
 }
 
-// What nobody has set of a gradient has no number either.
+// A property of a gradient that is not set, such as its bucket, must not appear as a number.
 TEST(Disagreement, OnAGradientSaysWhatIsKnownOfIt) {
   with_ranks(2, scheme_text(""), [&](Runtime& runtime, uint32_t rank) {
     const auto set = make_set(runtime, {{"first", {600}}, {"second", {400 + int64_t{rank}}}});
@@ -88,7 +88,7 @@ TEST(InfoLines, AreNotThereWithoutTheLevel) {
   EXPECT_EQ(log, "");
 }
 
-// With fusion they share a bucket, which is void; with wfbp each travels as it is.
+// With fusion the gradients share a bucket, which is void. With wfbp each travels uncompressed.
 TEST(NonFinite, TheRankWhereItBeganNamesItselfGradientAndStepOnce) {
   for (const char* scheduler : {"fusion", "wfbp"})
     for (const int64_t elements : {400, 300'000}) {
@@ -165,7 +165,7 @@ TEST(TimelineOfARun, HasBucketsWithNamesBackwardSchemeBytesAndOperations) {
                ASSERT_OK(operation.status());
                ASSERT_OK(operation.value()->wait());
              });
-  // Rank 0 writes the path as it was given, as users of HOROVOD_TIMELINE expect.
+  // Rank 0 writes to the unchanged path, as users of HOROVOD_TIMELINE expect.
   EXPECT_TRUE(std::filesystem::exists(path + ".rank1"));
   EXPECT_FALSE(std::filesystem::exists(path + ".rank0"));
   std::ifstream file(path);

@@ -1,4 +1,4 @@
-// What a step leaves of a state: all that it has changed, or nothing.
+// A step changes a state completely or not at all.
 #include "core/state/state_store.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ constexpr uint64_t kNumel = 12;
     ASSERT_TRUE(assert_ok_status.ok()) << assert_ok_status.message(); \
   } while (false)
 
-// A range of a state that has an element for each of its gradient's.
+// A range of a state with one element per element of the gradient.
 StateView& claim(StateStore& store, uint64_t first, uint64_t numel,
                  const std::string& gradient = "weight") {
   penstock_state_declaration state{};
@@ -55,7 +55,7 @@ Status forget(StateStore& store, const std::set<std::string>& gradients = {"weig
   return store.end_step([&](const std::string& gradient) { return gradients.contains(gradient); });
 }
 
-// Every element as `value`.
+// Sets every element to `value`.
 void step(StateStore& store, StateView& view, float value) {
   ASSERT_OK(view.open());
   fill(view, value);
@@ -74,7 +74,7 @@ TEST(Generations, AStepBeginsWithWhatTheOneBeforeHasLeft) {
   }
 }
 
-// Bits, and not values: a NaN is not equal to itself, and -0 is to 0.
+// Compares bits, because a NaN is not equal to itself, and -0 is equal to 0.
 TEST(Generations, OfAForgottenStepNoBitIsLeft) {
   StateStore store(true);
   StateView& view = claim(store, 0, kNumel);
@@ -116,7 +116,7 @@ TEST(Generations, OpeningTwiceKeepsWhatTheStepHasWrittenBetween) {
   EXPECT_EQ(copied(view), Values(kNumel, 2));
 }
 
-// A part of the gradient took part in the step, or one of several pieces.
+// Only a part of the gradient was in the step, or only one of its pieces.
 TEST(Generations, WhatAStepHasNotOpenedStaysAsItIs) {
   StateStore store(true);
   StateView &head = claim(store, 0, 5), &tail = claim(store, 7, 5);
@@ -130,7 +130,7 @@ TEST(Generations, WhatAStepHasNotOpenedStaysAsItIs) {
   fill(head, 4);
   ASSERT_OK(store.end_step(nullptr));
   EXPECT_EQ(copied(whole), (Values{4, 4, 4, 4, 4, 1, 1, 3, 3, 3, 3, 3}));
-  ASSERT_OK(store.end_step(nullptr));  // of which nothing was opened
+  ASSERT_OK(store.end_step(nullptr));  // a step in which no piece was opened
   EXPECT_EQ(copied(whole), (Values{4, 4, 4, 4, 4, 1, 1, 3, 3, 3, 3, 3}));
 }
 
@@ -199,8 +199,8 @@ TEST(Generations, ThereAreTwoOfEachState) {
   EXPECT_EQ(store.bytes(), 2 * kNumel * sizeof(float));
 }
 
-// Pieces that are opened, or not, in any order, some of them more than once or folded; steps that
-// are kept or forgotten. Against one plain array.
+// Pieces are opened in any order; some are never opened, some are opened repeatedly or folded.
+// Steps are kept or forgotten. The test compares the state with one plain array.
 TEST(Generations, EqualOneArrayThroughRandomSteps) {
   for (uint32_t seed = 1; seed <= 50; ++seed) {
     std::mt19937 random(seed);
@@ -216,7 +216,7 @@ TEST(Generations, EqualOneArrayThroughRandomSteps) {
       for (uint64_t first = 0; StateView * piece : pieces) {
         const uint64_t n = piece->c()->numel;
         if (const uint32_t kind = random() % 4; kind > 0) {
-          if (kind == 1) {  // as a folded sweep
+          if (kind == 1) {  // like a folded sweep
             piece->open_unwritten();
             std::ranges::copy(values(piece->before()), values(piece->c()).begin());
           } else {

@@ -7,7 +7,7 @@
 namespace penstock {
 namespace {
 
-// Of float32 too the sum is rounded once.
+// A sum of float32 is also rounded only once.
 template <typename Value>
 void take_share_of(std::span<const std::optional<std::string_view>> saved, const Resize& to,
                    double worth, std::span<std::byte> target) {

@@ -6,8 +6,8 @@
 namespace penstock {
 namespace {
 
-constexpr uint64_t kPartBytes = 8 << 20;         // of pinned memory, taken for each copy
-constexpr uint64_t kLongestCopyUs = 60'000'000;  // of a part; a device that takes longer hangs
+constexpr uint64_t kPartBytes = 8 << 20;         // of pinned memory, allocated for each copy
+constexpr uint64_t kLongestCopyUs = 60'000'000;  // of a part; a device that needs longer hangs
 
 }  // namespace
 

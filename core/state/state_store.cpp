@@ -32,7 +32,7 @@ std::string_view class_name(uint32_t state_class) {
   }
 }
 
-// Kinds of state and what became of them, with how many tensors that were.
+// A summary of kinds of states and their handling, with the number of tensors.
 class Account {
  public:
   void add(const StateKey& key, uint32_t state_class, std::string_view what) {
@@ -59,7 +59,7 @@ std::string StateKey::text() const {
 Result<std::shared_ptr<Generations>> StateStore::make_tensor(const StateKey& key, uint64_t rows,
                                                              uint64_t cols, uint32_t dtype,
                                                              const Stream* stream) const {
-  // Sizes and types have been looked at where the plugin's need was taken.
+  // The sizes and types were checked when the core took the plugin's need.
   const uint64_t bytes = rows * cols * dtype_bytes(dtype);
   const auto make = [&]() -> Result<StateMemory> {
     if (stream != nullptr) {
@@ -86,7 +86,7 @@ Result<StateView*> StateStore::claim(StateKey key, const ElementRange& extent,
                                      const Stream* stream) {
   const ElementRange range = key.range;
   const uint64_t numel = declaration.rows * declaration.cols;
-  // What may not be lost.
+  // Values of these classes must not be lost.
   const bool keeps_by_element = declaration.state_class == PENSTOCK_STATE_MASS ||
                                 declaration.state_class == PENSTOCK_STATE_LOCAL;
   const bool per_element = declaration.state_class != PENSTOCK_STATE_SOFT && numel == range.numel;
@@ -103,7 +103,7 @@ Result<StateView*> StateStore::claim(StateKey key, const ElementRange& extent,
   };
   const auto [slot, is_new] = tensors_.try_emplace(key);
   Claimed& claimed = slot->second;
-  // Somebody in this plan holds a view of it already.
+  // A view of this plan refers to the tensor already.
   if (!is_new && !fits(*claimed.tensor))
     return internal("{} is declared as {} x {} and as {} x {} in one plan, expected one shape",
                     key.text(), claimed.tensor->rows, claimed.tensor->cols, rows, cols);
@@ -297,7 +297,7 @@ Result<std::string_view> StateStore::resize(const StateKey& key, const Claimed& 
         claimed.on_resize == PENSTOCK_RESIZE_SUM
             ? fmt::format("{} is not summed", dtype_name(dtype))
             : "its plugin declares that it cannot");
-  // Local state is owed to nobody, so it has no worth to keep.
+  // No rank is owed local state, so it keeps no worth.
   const bool averages = to.averages && claimed.state_class == PENSTOCK_STATE_MASS;
   take_share(saved, dtype, to, averages ? to.worth() : 1, {target, saved[0]->size()});
   return averages ? kAveraged : kSummed;

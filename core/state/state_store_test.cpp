@@ -1,4 +1,4 @@
-// What a new plan finds of an old one's states.
+// The states of an old plan, as a new plan finds them.
 #include "core/state/state_store.hpp"
 
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ float* claim_named(StateStore& store, const char* name, uint64_t rows, uint32_t 
   return static_cast<float*>(tensor.value()->c()->data);
 }
 
-// What three ranks wrote, whose numbers are 1, 2 and 4.
+// The saved states of three ranks, with the values 1, 2 and 4.
 std::vector<std::string> written(uint64_t soft_rows) {
   std::vector<std::string> shards;
   for (const float number : {1.0f, 2.0f, 4.0f}) {
@@ -135,7 +135,7 @@ TEST(Resize, OfMassKeepsItsWorthAndOfLocalStatesTheSum) {
               std::string::npos)
         << first.said;
   }
-  EXPECT_EQ(taken_over(shards, {4, 5, 3, true}).mass, 0);  // there was no old rank for it
+  EXPECT_EQ(taken_over(shards, {4, 5, 3, true}).mass, 0);  // no old rank existed for it
   EXPECT_FLOAT_EQ(taken_over(shards, {2, 5, 3, true}).mass, 4 * 5.0f / 3);
 }
 

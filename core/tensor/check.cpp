@@ -7,8 +7,8 @@ namespace {
 
 constexpr uint64_t kMostDimensions = 64;
 
-// Row-major without gaps. Strides of dimensions of one element, and of tensors without elements,
-// mean nothing.
+// Row-major without gaps. Strides of dimensions with one element, and of tensors without elements,
+// have no meaning.
 bool is_contiguous(const penstock_tensor& tensor) {
   if (tensor.strides == nullptr || tensor.numel == 0) return true;
   uint64_t expected = 1;

@@ -9,8 +9,8 @@
 namespace penstock {
 namespace {
 
-// Exponent bits all set: infinite or NaN. Integer work, so that it vectorises without reordering
-// any float.
+// All exponent bits are set: infinite or NaN. Integer operations, so that the compiler vectorises
+// the loop without reordering float operations.
 template <typename Word>
 bool no_exponent_is_full(const void* elements, uint64_t count, Word exponent) {
   const auto* words = static_cast<const Word*>(elements);
@@ -49,7 +49,7 @@ void divide_as<uint64_t>(void* elements, uint64_t count, uint32_t divisor) {
   for (uint64_t i = 0; i < count; ++i) values[i] /= divisor;
 }
 
-constexpr uint64_t kStage = 1024;  // elements converted at a time, on the stack
+constexpr uint64_t kStage = 1024;  // elements that are converted at once, on the stack
 
 }  // namespace
 

@@ -29,7 +29,7 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
     case LogLevel::error:
       return spdlog::level::err;
   }
-  return spdlog::level::err;  // a plugin may pass any number: better loud than lost
+  return spdlog::level::err;  // a plugin may pass any number
 }
 
 LogLevel from_spdlog(spdlog::level::level_enum level) {
@@ -56,7 +56,7 @@ class CallbackSink final : public spdlog::sinks::base_sink<std::mutex> {
 
 struct Log::Backend {
   explicit Backend(spdlog::sink_ptr sink) : logger("penstock", std::move(sink)) {
-    // A full disk or a closed stderr is no reason to stop a run, and no reason to print either.
+    // A full disk or a closed stderr must not stop a run, and must not print either.
     logger.set_error_handler([](const std::string&) {});
     logger.flush_on(spdlog::level::warn);
   }
@@ -81,7 +81,7 @@ Log::Log(LogLevel level)
 
 Log::Log(LogLevel level, Sink sink)
     : backend_(std::make_unique<Backend>(std::make_shared<CallbackSink>(std::move(sink)))) {
-  // No time: what a test or a report captures must not change from run to run.
+  // Without the time, because tests and reports capture the log, and their text must be stable.
   backend_->logger.set_formatter(std::make_unique<spdlog::pattern_formatter>(
       "%l %v", spdlog::pattern_time_type::local, std::string()));
   set_level(level);

@@ -6,9 +6,9 @@ namespace penstock {
 namespace {
 
 constexpr auto kBetweenWrites = std::chrono::milliseconds(500);
-constexpr size_t kManySpans = 1 << 14;  // written before their time
+constexpr size_t kManySpans = 1 << 14;  // at this number the writer wakes early
 
-// Names come from plugins and frontends: what is not UTF-8 is replaced.
+// Names come from plugins and frontends, so invalid UTF-8 is replaced.
 void add_event(std::string& events, const nlohmann::json& event) {
   if (!events.empty()) events += ",\n";
   events += event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -136,7 +136,7 @@ void Timeline::write(const std::vector<Span>& spans) {
       add_event(events, event);
       continue;
     }
-    // Operations overlap as they like: a track of their own for each.
+    // Operations may overlap, so each operation has its own track.
     event["cat"] = "operation";
     event["id"] = span.operation;
     event["tid"] = lane_number("operations", events);

@@ -29,7 +29,7 @@ Status TimelineFile::open(const std::string& path) {
   return write_at(0, std::string(kHeader).append(kFooter));
 }
 
-// The footer is overwritten by the events and written anew behind them, in one piece.
+// The events overwrite the footer, and one write puts a new footer behind them.
 Status TimelineFile::append(std::string_view events) {
   if (descriptor_ < 0 || events.empty()) return {};
   std::string piece = empty_ ? "\n" : ",\n";
@@ -42,7 +42,7 @@ Status TimelineFile::append(std::string_view events) {
     empty_ = false;
     return {};
   }
-  // Where the footer was there is room for it, also on a full disk.
+  // The footer's old place has room for it, also on a full disk.
   if (write_at(end_of_events_, kFooter).ok())
     (void)!::ftruncate(descriptor_, static_cast<off_t>(end_of_events_ + kFooter.size()));
   return status;

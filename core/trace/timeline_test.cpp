@@ -1,4 +1,4 @@
-// Timelines: what is in the file while the run goes, when it is killed, and when the disk is full.
+// The content of a timeline file during the run, after a kill, and with a full disk.
 
 #include "core/trace/timeline.hpp"
 

@@ -6,7 +6,8 @@
 namespace penstock {
 namespace {
 
-// Elements that a message brings to all ranks together: alpha, the two classes' border, and beta.
+// The elements of a message, over all ranks: for alpha, for the border of the two classes, for
+// beta.
 constexpr uint64_t kSizes[] = {16, 1u << 13, 1u << 17};
 constexpr size_t kTogether[] = {9, 5, 2};
 constexpr int kRepeats = 3;
@@ -16,7 +17,7 @@ constexpr uint32_t kPatterns[] = {PENSTOCK_ALL_REDUCE, PENSTOCK_REDUCE_SCATTER,
 TrialElements trial_elements(uint64_t world) {
   TrialElements most;
   for (size_t i = 0; i < std::size(kSizes); ++i) {
-    // An all-gather brings at least an element of every rank.
+    // An all-gather has at least one element of every rank.
     const uint64_t count = std::max(kSizes[i], world);
     most.sent = std::max(most.sent, count);
     most.received = std::max(most.received, kTogether[i] * count);
@@ -24,7 +25,7 @@ TrialElements trial_elements(uint64_t world) {
   return most;
 }
 
-// The least time that `n` messages take together.
+// The least time for `n` messages at once.
 Result<double> least_us(LinkTrial& trial, uint32_t pattern, uint64_t count, size_t n) {
   double least = 0;
   for (int i = 0; i < kRepeats; ++i) {
@@ -34,7 +35,7 @@ Result<double> least_us(LinkTrial& trial, uint32_t pattern, uint64_t count, size
   return least;
 }
 
-// What a message of `bytes` takes among others, for each of kSizes.
+// The time of a message of `bytes` among other messages, for each of kSizes.
 struct Point {
   double bytes = 0, us = 0;
 };
@@ -54,7 +55,7 @@ Result<Points> measure_points(LinkTrial& trial, uint32_t pattern) {
   return points;
 }
 
-// The line through two points, from the first of them on.
+// The line through two points. It begins at the first point.
 planning::LinkEntry line_through(const Point& from, const Point& to) {
   planning::LinkEntry line;
   const double bytes = to.bytes - from.bytes;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kHeaderBytes = 16;  // of a rank: flags, and kind and counts of one gradient
 
-// Several messages under way at a time.
+// Counts several messages that are under way at once.
 class Together {
  public:
   void wait() {
@@ -44,7 +44,7 @@ class Together {
   Status status_ PENSTOCK_GUARDED_BY(mutex_);
 };
 
-// Where a message's elements lie.
+// The memory of a message's elements.
 struct Elements {
   const void* send = nullptr;
   float* receive = nullptr;
@@ -53,7 +53,8 @@ struct Elements {
 struct Probe : Transfer {
   std::vector<uint64_t> counts, offsets;
 
-  // Of `count` elements of this rank. Returns how many it receives.
+  // Describes a message with `count` elements of this rank. Returns the number of received
+  // elements.
   uint64_t shape(uint32_t pattern, uint64_t count, uint32_t size, const Elements& elements) {
     const bool gathers = pattern == PENSTOCK_ALL_GATHER;
     for (uint32_t r = 0; r < size; ++r) {
@@ -80,7 +81,7 @@ struct Probe : Transfer {
   }
 };
 
-// Waits for all; what a transport may still write to after an error is left behind, not freed.
+// Waits for all messages. After an error a transport may still write, so the memory is not freed.
 template <typename Probes>
 Result<double> time_of(std::unique_ptr<Probes> probes, size_t n) {
   probes->together.expect(n);
@@ -94,8 +95,8 @@ Result<double> time_of(std::unique_ptr<Probes> probes, size_t n) {
 
 // ---- in host memory ----
 
-// What all messages of a measurement send, zeros, and where they receive, each in a place of its
-// own: taken once, for fresh pages cost more than small messages do.
+// The memory of all messages of a measurement: they send zeros, and each receives into its own
+// range. It is allocated once, because new pages cost more than small messages.
 struct HostSpace {
   Buffer send, receive;
 };
@@ -123,8 +124,8 @@ struct DeviceSpace {
   penstock_exec exec{};
 };
 
-// Header, ticket and message, each when the one before it has come. Begun by the application; then
-// the communication thread goes from one to the next.
+// Sends header, ticket and message, each after the arrival of the previous one. The application
+// begins, and the communication thread does the rest.
 class DirectProbe {
  public:
   DirectProbe(const DirectPath& path, const DeviceSpace& space, Together& together, uint64_t number)
@@ -158,7 +159,7 @@ class DirectProbe {
     else
       send_message();
   }
-  // All ranks are here: whoever has the ticket waits for nobody's application.
+  // All ranks are here, so the rank with the ticket waits for no application.
   void take_turn() {
     if (is_first()) *tickets_.as<uint64_t>() = path_.between.next_ticket.fetch_add(1);
     turn_.go_at_once(path_.tells, 2 * number_ + 1);
@@ -166,7 +167,7 @@ class DirectProbe {
   void send_message() {
     Channel& channel = *path_.between.channel;
     message_.sequence = tickets_.as<uint64_t>()[is_first() ? 0 : 1];
-    message_.message.tag = message_.sequence % sdk::kTagLimit;  // as submit_by_ticket
+    message_.message.tag = message_.sequence % sdk::kTagLimit;  // like submit_by_ticket
     message_.limit_us = message_.message.deadline_us = path_.tells.limit_us;
     path_.traffic.add(bytes_handed_over(message_.message, channel.group.size),
                       bytes_moved(channel, message_.message));
@@ -177,11 +178,11 @@ class DirectProbe {
   const DirectPath path_;
   Together& together_;
   const uint64_t number_;
-  Buffer headers_, tickets_;  // what all send and what this rank does; the other way round
+  Buffer headers_, tickets_;  // [all ranks' headers, own header]; [own ticket, received ticket]
   Part header_, turn_, message_;
 };
 
-// Messages over one way, all from the same place and each to one of its own.
+// Messages over one path. All messages send from one place, and each has its own place to receive.
 template <typename Path, typename Space, typename PathProbe>
 class TrialOver final : public LinkTrial {
  public:
@@ -231,7 +232,7 @@ Result<std::unique_ptr<LinkTrial>> make_trial(const DirectPath& path, const Tria
   PENSTOCK_ASSIGN(space.send, DeviceMemory::make(device, most.sent * sizeof(float)));
   PENSTOCK_ASSIGN(space.receive, DeviceMemory::make(device, most.received * sizeof(float)));
   space.exec = exec_on(path.residents);
-  // Each message is sent behind this; a transport without streams is told when it is done.
+  // Messages are sent after this work. A transport without streams is told when the work is done.
   const Stream& stream = path.residents.stream();
   PENSTOCK_TRY(stream.clear(space.send.data(), most.sent * sizeof(float)));
   PENSTOCK_TRY(stream.wait_at_most(path.tells.limit_us));

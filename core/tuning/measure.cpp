@@ -15,7 +15,7 @@ void FittedLine::add(double x, double y) {
 }
 
 double FittedLine::per_element() const {
-  if (!has_several_sizes()) return 0;  // one size only: all of it counts as fixed
+  if (!has_several_sizes()) return 0;  // with one size, the whole cost is fixed
   return std::max(0.0, (double(n_) * sum_xy_ - sum_x_ * sum_y_) / spread());
 }
 
@@ -68,10 +68,11 @@ double MeasuredTimes::Exchanges::kept_us() const {
 
 void MeasuredTimes::add_bucket(uint32_t phase, size_t number, const BucketRun& bucket) {
   if (!bucket.ran || bucket.is_void) return;
-  // Behind the plan's buckets is one of gradients that send nothing in this phase.
+  // After the plan's buckets comes a bucket of gradients that send nothing in this phase.
   if (const size_t place = phase_first_[phase] + number; place < phase_first_[phase + 1])
     exchanges_[place].add(double(bucket.exchange_us));
-  // What was queued on a device is no time; what the device took is known where it is watched.
+  // The time to queue work on a device is no cost. The device's own times count if they are
+  // measured.
   if (bucket.placement->has_times()) add_calls(bucket);
 }
 
@@ -103,7 +104,8 @@ void MeasuredTimes::add_calls(const BucketRun& bucket) {
             mine.*part += double(call.took_us);
             whole_us -= double(call.took_us);
           }
-    // Memories see all items in one call, and what is not a call has no other owner.
+    // Memories handle all items in one call. Their time, and time outside of calls, is divided by
+    // elements.
     if (elements > 0)
       for (Calls& mine : calls) mine.*part += std::max(0.0, whole_us) * mine.elements / elements;
   };

@@ -1,5 +1,5 @@
-// What a set measures about itself, as the scheduler of rank 0 is shown it: a test scheduler writes
-// it down, and the report carries its lines.
+// The measurements of a set, as the scheduler of rank 0 sees them. A test scheduler records them,
+// and the report contains its lines.
 
 #include "core/set/witness_testing.hpp"
 
@@ -30,8 +30,8 @@ std::string scheme_of(const std::string& folder, const std::string& keys) {
                                   (has_topk ? "[compressor.topk]\ndensity = 0.5\n" : ""));
 }
 
-// Two steps, so that rank 0's scheduler is shown them: `before` runs on each rank before its last
-// gradient is ready, `after` when the results are there.
+// Runs two steps, so that rank 0's scheduler sees their times. `before` runs on each rank before
+// its last gradient is ready, `after` when the results are there.
 Figures two_steps(const std::string& scheme, const std::function<void(uint32_t)>& before,
                   const std::function<void(uint32_t)>& after, uint32_t n_ranks = 2) {
   Figures seen;
@@ -68,7 +68,7 @@ TEST(Measure, WaitingForAnotherRankIsExposed) {
   const Figures seen = two_steps(
       scheme_of("witness", kPlain), [](uint32_t rank) { rest(rank == 1 ? 80 : 0); }, nothing);
   EXPECT_GE(seen.at("exposed_us")[0],
-            30 * kMillisecond);  // a mean: rank 0 waits 80, rank 1 nothing
+            30 * kMillisecond);  // the mean of 80 ms of rank 0 and 0 of rank 1
 }
 
 TEST(Measure, AGradientIsReadyWhenTheSlowestRankHasIt) {
@@ -81,7 +81,7 @@ TEST(Measure, AGradientIsReadyWhenTheSlowestRankHasIt) {
 TEST(Measure, TheWaitForALateRankIsNoTimeOnTheWire) {
   const Figures seen = two_steps(
       scheme_of("witness", kPlain), [](uint32_t rank) { rest(rank == 1 ? 80 : 0); }, nothing);
-  EXPECT_GE(seen.at("exchange_us")[0], 35 * kMillisecond);  // the mean of 80 and nothing
+  EXPECT_GE(seen.at("exchange_us")[0], 35 * kMillisecond);  // the mean of 80 and 0
   EXPECT_GE(seen.at("wait_us")[0], 30 * kMillisecond);
   EXPECT_LT(seen.at("wire_us")[0], 10 * kMillisecond);
   EXPECT_NEAR(seen.at("wire_us")[0] + seen.at("wait_us")[0], seen.at("exchange_us")[0], 1);
@@ -129,7 +129,7 @@ TEST(Measure, TimesOfTheForwardAreTheFrontends) {
   EXPECT_EQ(seen.at("whole_forward_us")[0], 150);
 }
 
-// ---- what was put in ----
+// ---- expected times ----
 
 std::string text_of(const Figures& figures) {
   std::string text;
@@ -144,9 +144,8 @@ struct PutIn {
   size_t index = 0;
 };
 
-// A machine that does something else meanwhile adds to a time: of a few tries one undisturbed is
-// enough for each figure, and a wrong figure is wrong in all of them. Times under a sanitizer are
-// its own.
+// Other load on the machine makes times longer. So each figure must be right in one try at least,
+// because a wrong figure would be wrong in every try. Under a sanitizer times are not checked.
 ::testing::AssertionResult are_seen(std::vector<PutIn> missing,
                                     const std::function<Figures()>& figures_of_a_try) {
   const auto is_near = [](double seen, double put_in) {
@@ -166,14 +165,14 @@ struct PutIn {
   return failure << "the last try saw\n" << text_of(seen);
 }
 
-// A pretended link of 2 ms a message and 20 ns a byte.
+// A simulated link with 2 ms per message and 20 ns per byte.
 TEST(Measure, TheLinesOfALinkAreWhatWasPutIn) {
   const std::string link = "[collective.loopback]\nlatency_us = 2000\nus_per_byte = 0.02\n";
   std::vector<PutIn> put_in{{"links", 1}};
   for (const uint32_t pattern :
        {PENSTOCK_ALL_REDUCE, PENSTOCK_REDUCE_SCATTER, PENSTOCK_ALL_GATHER}) {
     const std::string line = fmt::format("line.{}.{}", uint32_t{PENSTOCK_LEVEL_WORLD}, pattern);
-    const int large = pattern == PENSTOCK_ALL_GATHER ? 16384 : 32768;  // two ranks bring it
+    const int large = pattern == PENSTOCK_ALL_GATHER ? 16384 : 32768;  // from two ranks
     put_in.push_back({line + ".0.alpha_us", 2000});
     put_in.push_back({fmt::format("{}.{}.beta_us_per_byte", line, large), 0.02});
   }
@@ -181,8 +180,9 @@ TEST(Measure, TheLinesOfALinkAreWhatWasPutIn) {
       put_in, [&] { return two_steps(scheme_of("witness", kPlain) + link, nothing, nothing); }));
 }
 
-// One call takes 1000 us and 50 us for each element to encode, and half of that to decode: as a
-// candidate that never runs, by its probes alone, and as one that does.
+// One call takes 1000 us and 50 us per element to encode, and half of that to decode. The
+// compressor is first a candidate that never runs, measured only by its probes, and then a
+// compressor that runs.
 TEST(Measure, WhatACompressorTakesIsWhatWasPutIn) {
   const std::string names[] = {"none", "identity-c"};
   for (const size_t candidate : {1u, 0u}) {
@@ -197,8 +197,8 @@ TEST(Measure, WhatACompressorTakesIsWhatWasPutIn) {
   }
 }
 
-// Rank 1 takes 80 ms from its first gradient to its last; the results come 20 ms after that. What a
-// rank that is late adds to an exchange is a wait.
+// Rank 1 takes 80 ms from its first gradient to its last. The results come 20 ms later. The part of
+// an exchange in which a rank waits for a late rank counts as a wait.
 TEST(Measure, TheTimesOfAStepAreWhatWasPutIn) {
   constexpr double kLate = 80 * kMillisecond, kLink = 20 * kMillisecond;
   const std::string link = "[collective.loopback]\nlatency_us = 20000\n";
@@ -216,7 +216,8 @@ TEST(Measure, TheTimesOfAStepAreWhatWasPutIn) {
                        }));
 }
 
-// Four ranks on two hosts: the host's two, and the first ones of both hosts.
+// Four ranks on two hosts. The local level has the two ranks of a host, the cross level the first
+// rank of each host.
 TEST(Measure, EachLevelHasItsLines) {
   const std::string hosts = "[collective.loopback]\nhosts = \"0,0,1,1\"\n";
   const Figures seen = two_steps(scheme_of("witness", kPlain) + hosts, nothing, nothing, 4);
@@ -229,7 +230,7 @@ TEST(Measure, EachLevelHasItsLines) {
 
 TEST(Measure, TheModelKnowsWhatTheTransportMoves) {
   const Figures seen = two_steps(scheme_of("witness", kPlain), nothing, nothing);
-  EXPECT_EQ(seen.at("gathered_bytes")[0], 100);  // to the one other rank
+  EXPECT_EQ(seen.at("gathered_bytes")[0], 100);  // to the only other rank
 }
 
 // ---- the line ----

@@ -54,11 +54,12 @@ void Measurements::probe(const BoundScheme& bound_scheme) {
                                   set_.name, call.compressor, call.status.message()));
 }
 
-// ---- joined over the ranks ----
+// ---- means over the ranks ----
 
-// Reduced on the path: what each rank had measured would be most of the traffic of a large run.
+// Reduced over the channel. Gathered values of every rank would be most of the traffic of a large
+// run.
 Result<MeasuredTimes::Means> Measurements::join(uint64_t rendezvous_us) {
-  // First all come, however long one takes: Control says by name who is waited for.
+  // First all ranks arrive, at any time. Control names the ranks that are waited for.
   PENSTOCK_TRY(
       uses_.control.agree(fmt::format("times of set {} at step {}", set_.name, set_.step.index), "",
                           group_.ranks(), rendezvous_us));
@@ -75,9 +76,9 @@ Result<MeasuredTimes::Means> Measurements::join(uint64_t rendezvous_us) {
   return means;
 }
 
-// In place.
+// Reduces in place.
 Status Measurements::reduce(uint32_t reduction, std::vector<float>& values) {
-  // Where it fails the transport may still write to it: then it is left behind, not freed.
+  // After an error the transport may still write, so the memory is then not freed.
   auto shared = std::make_unique<std::vector<float>>(std::move(values));
   penstock_message message{};
   message.struct_size = sizeof message;
@@ -98,8 +99,8 @@ Status Measurements::reduce(uint32_t reduction, std::vector<float>& values) {
 
 // ---- links ----
 
-// Of the groups of a level only the first rank's is measured, so that others do not take from the
-// same link.
+// A level has several groups, and only the group of the first rank is measured, so that groups do
+// not share a link during the measurement.
 Status Measurements::measure_links(const CompiledPlan& works, const std::vector<Channel*>& levels) {
   links_.clear();
   lines_.clear();
@@ -120,7 +121,7 @@ Status Measurements::measure_links(const CompiledPlan& works, const std::vector<
   return {};
 }
 
-// ---- what plans are made from ----
+// ---- the model for plans ----
 
 void Measurements::complete(const BoundScheme& bound_scheme, planning::ModelEntries& model,
                             const std::vector<uint64_t>& given) const {
@@ -149,8 +150,8 @@ void Measurements::add_costs(planning::ModelEntries& model) const {
     }
 }
 
-// By the compressors that gradients are configured with: residents have no others. Between the
-// ranks of a host gradients go as they are.
+// By the configured compressors, because device-resident gradients have no candidates. Between the
+// ranks of a host gradients travel uncompressed.
 BytesByPath Measurements::bytes_by_path(const BoundScheme& bound_scheme) const {
   BytesByPath bytes;
   const bool has_direct = set_.at(set_.on_device.between->level).direct.channel != nullptr;
@@ -163,7 +164,7 @@ BytesByPath Measurements::bytes_by_path(const BoundScheme& bound_scheme) const {
     const ItemNeeds& needs = bound_scheme.options(gradient->index).front().needs;
     const CompressorFacts& facts = needs.compressor_facts;
     const bool may = has_direct && gradient->on_device.resident != nullptr;
-    // What has no planned size counts as a byte: it is there.
+    // One byte more, so that a message without a planned size counts too.
     if (facts.sums) (may ? bytes.direct : bytes.host).summed += needs.planned.summed + 1;
     if (facts.gathers)
       (may && facts.gathers_pairs ? bytes.direct : bytes.host).gathered +=
@@ -172,7 +173,7 @@ BytesByPath Measurements::bytes_by_path(const BoundScheme& bound_scheme) const {
   return bytes;
 }
 
-// The lines of the path that each kind of message goes.
+// Adds the lines of the path that each kind of message takes.
 void Measurements::add_links(const BoundScheme& bound_scheme, planning::ModelEntries& model) const {
   model.links = links_;
   model.lines = lines_;

@@ -1,4 +1,4 @@
-// By which path's lines a set is planned.
+// The path whose lines are used to plan a set.
 
 #include "core/tuning/paths.hpp"
 
@@ -32,7 +32,7 @@ LinkLines lines_of(double alpha_us, std::vector<uint32_t> patterns) {
 
 const std::vector<uint32_t> kAll{PENSTOCK_ALL_REDUCE, PENSTOCK_REDUCE_SCATTER, PENSTOCK_ALL_GATHER};
 
-// What a scheduler is shown: alpha of the link, and of the lines of each pattern, which are two.
+// The alphas that a scheduler sees: of the link, and of the two lines of each pattern.
 struct Shown {
   double link, sums, scattered, gathers;
   bool operator==(const Shown&) const = default;

@@ -17,19 +17,20 @@ namespace penstock {
 namespace {
 
 constexpr int kTries = 3;
-constexpr uint64_t kBudgetUs = 50'000;  // of one compressor
+constexpr uint64_t kBudgetUs = 50'000;  // per compressor
 
-// Payloads of all ranks lie in one buffer, so with many ranks only less is quick to try.
+// One buffer has the payloads of all ranks, so with many ranks only fewer elements are tried
+// quickly.
 uint64_t most_elements(uint32_t world) {
   return std::clamp<uint64_t>((uint64_t{1} << 22) / world, 4096, uint64_t{1} << 20);
 }
 
-// The values of a gradient, where those of the set's lie.
+// The values of a gradient, in the place of the set's gradients.
 class Values {
  public:
   Status make(const DeclaredGradient& gradient, Residents* residents) {
     wide_.resize(gradient.numel);
-    // Around zero and of many sizes, as gradients are.
+    // Around zero and of many sizes, as in gradients.
     for (size_t i = 0; i < wide_.size(); ++i)
       wide_[i] = std::sin(float(i % 1021) * 12.9898f) * std::exp(-float(i % 61) * 0.1f);
     if (residents == nullptr) {
@@ -41,7 +42,7 @@ class Values {
     from_float32(gradient.dtype, wide_.data(), upload_.data(), wide_.size());
     return {};
   }
-  // Ready for an exchange, as they were before the last; between two of them.
+  // Restores the values for the next exchange. Call it between exchanges.
   Status hand_over(Gradient& gradient, Residents* residents) {
     if (residents == nullptr) {
       from_float32(gradient.dtype, wide_.data(), here_.data(), wide_.size());
@@ -62,7 +63,7 @@ class Values {
   DeviceMemory there_;
 };
 
-// Until the job of the one bucket of a try has ended.
+// Waits for the end of the job of a trial's only bucket.
 class EndOfJob final : public BucketListener {
  public:
   void bucket_ended(BucketRun&, const Status& status) override {
@@ -73,7 +74,7 @@ class EndOfJob final : public BucketListener {
   void backward_part_ended(BucketRun&) override {}
   void forward_part_arrived(BucketRun&) override {}
 
-  // DEADLINE_EXCEEDED: it has not, and may yet.
+  // DEADLINE_EXCEEDED: the job has not ended, but may still end.
   Status wait(uint64_t limit_us) {
     Lock lock(mutex_);
     const auto has_ended = [this]() PENSTOCK_REQUIRES(mutex_) { return bool(status_); };
@@ -88,7 +89,7 @@ class EndOfJob final : public BucketListener {
   std::optional<Status> status_ PENSTOCK_GUARDED_BY(mutex_);
 };
 
-// A try's own context: nothing of it leaves this rank, and nobody hears of it.
+// The context of a trial. Nothing of the trial leaves this rank, and no listener is called.
 struct SingleRank {
   explicit SingleRank(const SetContext& set) {
     context.listener = &end;
@@ -109,25 +110,25 @@ struct SingleRank {
     context.result_is_sum = set.result_is_sum;
     context.nonfinite_is_strict = set.nonfinite_is_strict;
     context.echoes = true;
-    context.results_are_notified = true;  // a job ends when its device is done
+    context.results_are_notified = true;  // a job ends after its device
   }
   EndOfJob end;
   Timeline untold;
   SetContext context;
 };
 
-// What a probed gradient has, in the order in which it is made; ends in the other.
+// The objects of a probed gradient, in the order in which they are made. They end in reverse order.
 struct Belongings {
   explicit Belongings(const SetContext& set) : single_rank(set) {}
   SingleRank single_rank;
-  std::unique_ptr<Residents> residents;  // null: it is worked on on the CPU
+  std::unique_ptr<Residents> residents;  // null: works on the CPU
   Values values;
-  CompiledPlan::Gradients gradients;  // the one
+  CompiledPlan::Gradients gradients;  // exactly one
   std::shared_ptr<const BoundScheme> bound_scheme;
   std::unique_ptr<CompiledPlan> works;
 };
 
-// A gradient by itself, with the scheme's plugins made anew.
+// A single gradient with new instances of the scheme's plugins.
 class Rig {
  public:
   Rig(const SetContext& set, const Gradient& gradient)
@@ -140,13 +141,13 @@ class Rig {
         context_(its_->single_rank.context) {}
   Rig(const Rig&) = delete;
   Rig& operator=(const Rig&) = delete;
-  // What a device or a job may still use is never freed.
+  // Objects that a device or a job may still use are never freed.
   ~Rig() {
     if (is_stuck_ || (its_->residents != nullptr && !its_->residents->drain(kEndUs).ok()))
       leak(std::move(its_));
   }
 
-  // The gradient's call with this compressor; its times are the least of a few.
+  // The cost of the gradient with this compressor: the least times of a few trials.
   ProbedCall probe(const Scheme& scheme, Registry& registry, const std::string& compressor) {
     ProbedCall call;
     call.compressor = compressor;
@@ -172,7 +173,7 @@ class Rig {
     return its_->values.make(declared_, its_->residents.get());
   }
 
-  // Streams of its own: nothing of the set's waits for it.
+  // Separate streams, so that no work of the set waits for the trial.
   Status go_to_device() {
     const uint64_t bytes = declared_.bytes();
     PENSTOCK_ASSIGN(its_->residents, Residents::make(*device_, {&bytes, 1}));
@@ -201,7 +202,7 @@ class Rig {
 
   Status time(ProbedCall& call) {
     BucketRun& bucket = *its_->works->phase(0).front();
-    for (int i = 0; i <= kTries; ++i) {  // the first one warms up
+    for (int i = 0; i <= kTries; ++i) {  // the first trial warms up
       PENSTOCK_TRY(its_->values.hand_over(*its_->gradients.front(), its_->residents.get()));
       engine_.start(bucket);
       const Status ended = its_->single_rank.end.wait(kLimitUs);
@@ -227,7 +228,7 @@ class Rig {
   bool is_stuck_ = false;
 };
 
-// The largest, the smallest and a middle one; each size once.
+// The largest, the smallest and a medium gradient, each size once.
 std::vector<const Gradient*> extremes(std::vector<const Gradient*> gradients, uint64_t most) {
   const auto is_larger = [](const auto* a, const auto* b) { return a->numel > b->numel; };
   std::stable_sort(gradients.begin(), gradients.end(), is_larger);
@@ -243,7 +244,7 @@ std::vector<const Gradient*> extremes(std::vector<const Gradient*> gradients, ui
 std::vector<ProbedCall> probe_compressors(const SetContext& set, const Scheme& scheme,
                                           const std::vector<const Gradient*>& gradients,
                                           Registry& registry) {
-  // By compressor, and whether they are worked on on a device.
+  // By compressor, and by whether the gradients are worked on on a device.
   std::map<std::pair<std::string, bool>, std::vector<const Gradient*>> users;
   for (const Gradient* gradient : gradients) {
     const Choice choice = scheme.choose(gradient->facts());

@@ -10,7 +10,7 @@ namespace penstock {
 
 namespace {
 
-// A cell of the table: names are anybody's, commas and line breaks end a cell.
+// Makes a name valid in a cell of the table: commas and line breaks would end the cell.
 std::string cell(std::string name) {
   for (char& c : name)
     if (c == ',' || static_cast<unsigned char>(c) < ' ') c = '_';
@@ -18,8 +18,8 @@ std::string cell(std::string name) {
   return name;
 }
 
-// A profile has neither scalars nor gradients without elements: the first is one element, the other
-// work without a gradient.
+// A profile has no scalars and no gradients without elements. A scalar becomes one element, and a
+// gradient without elements becomes work without a gradient.
 std::string shape_of(const DeclaredGradient& gradient) {
   if (gradient.numel == 0) return {};
   return gradient.shape.empty() ? "1" : fmt::format("{}", fmt::join(gradient.shape, "x"));
@@ -57,13 +57,14 @@ void ModelRecord::add(std::span<const double> ready_us, double outside_us) {
   ++n_steps_;
 }
 
-// By then the ring holds none of the first two steps.
+// By then the ring has no value of the first two steps.
 bool ModelRecord::is_due() {
   return n_steps_ == kSteps + 2;
 }
 
-// Rows as forward goes: what is ready last comes first. Backward goes through them from the end,
-// and each takes as long as its gradient is behind the one before.
+// Rows in the order of the forward, so the gradient that is ready last comes first. Backward reads
+// the rows from the end. The time of a row is the time between its gradient and the gradient
+// before.
 std::string ModelRecord::text() const {
   std::vector<double> ready;
   for (const Recent& recent : ready_) ready.push_back(recent.median());

@@ -23,7 +23,7 @@ namespace penstock::collectives {
 
 class ThreadWire;
 
-// Holds the requests that have no counterpart yet; shared by all wires of a group.
+// The requests without a counterpart. All wires of a group share the board.
 struct Board {
   struct Request {
     ThreadWire* owner;

@@ -5,29 +5,34 @@
 #include <kernels/low_rank.hpp>
 #include <methods/device/low_rank.hpp>
 #include <methods/summed.hpp>
+#include <methods/summed_values.hpp>
 
 namespace penstock::sdk {
 
 namespace low_rank = kernels::low_rank;
 
 // The factors of one item during a call on the CPU. The call's scratch is used for one item after
-// the other: it holds a factor, then the scratch of the kernels. device/low_rank.hpp has a class
-// with an equal interface for a device; methods call either class.
+// the other: it holds a factor, then the float32 numbers of a factor that travels in 16 bits, then
+// the scratch of the kernels. device/low_rank.hpp has a class with an equal interface for a device;
+// methods call either class.
 class Factors {
  public:
-  static uint64_t scratch_bytes(const low_rank::Shape& shape) {
+  static uint64_t scratch_bytes(const low_rank::Shape& shape, const SummedValues& values) {
     const uint64_t longest = std::max(shape.rows, shape.cols);
     const uint64_t kernels = std::max(low_rank::scratch_floats(shape),
                                       low_rank::orthogonalise_scratch_floats(longest, shape.rank));
-    return (factor_floats(shape) + kernels) * sizeof(float);
+    return ((values.narrow() ? 2 : 1) * factor_floats(shape) + kernels) * sizeof(float);
   }
-  Factors(const Call& call, const Item& item, uint64_t rank, const kernels::Execution& on)
+  Factors(const Call& call, const Item& item, uint64_t rank, const SummedValues& values,
+          const kernels::Execution& on)
       : shape{item.rows(), item.cols(), rank},
         call_(call),
         item_(item),
+        values_(values),
         on_(on),
-        drawn_(call.scratch<float>(scratch_bytes(shape) / sizeof(float)).data()),
-        scratch_(drawn_ + factor_floats(shape)) {}
+        drawn_(call.scratch<float>(scratch_bytes(shape, values) / sizeof(float)).data()),
+        widened_(drawn_ + factor_floats(shape)),
+        scratch_(widened_ + (values.narrow() ? factor_floats(shape) : 0)) {}
 
   const low_rank::Shape shape;
 
@@ -68,6 +73,27 @@ class Factors {
     return kernels::stream_of_step(stream, call_.step->index);
   }
 
+  // ---- Factors on the wire ----
+
+  // Where kernels make the factor that `payload` sends: in the payload, or in scratch until send()
+  // rounds it.
+  std::span<float> to_send(const PayloadWriter& payload, uint64_t entries) const {
+    return values_.narrow() ? std::span(widened_, entries) : payload.room<float>(0);
+  }
+  // Completes the payload; afterwards `sent` has the numbers that receivers read.
+  void send(std::span<float> sent, const PayloadWriter& payload) const {
+    if (values_.narrow()) values_.pack(sent.data(), sent.size(), payload, 0, call_.step->world);
+  }
+  // The sum in float32; empty if no rank has sent any numbers.
+  std::span<const float> sum_of(const PayloadReader& payload, uint64_t entries) const {
+    if (payload.absent()) return {};
+    if (!values_.narrow()) return payload.section<float>(0, entries);
+    SummedValues::Sum(values_, payload, entries).read(0, entries, widened_);
+    return {widened_, entries};
+  }
+  // Whether multiply_and_take_out gives the bits of multiply, send and take_out.
+  bool sends_what_it_multiplies() const { return !values_.narrow(); }
+
   // ---- Products with work, M ----
 
   // p = M q, after `fold` unless it is null. The next two functions apply `fold` in this way too.
@@ -102,14 +128,21 @@ class Factors {
 
   const Call& call_;
   const Item& item_;
+  const SummedValues& values_;
   const kernels::Execution& on_;
   float* const drawn_;    // room for the longer factor
+  float* const widened_;  // as much room, if factors travel in 16 bits
   float* const scratch_;  // of kernels
 };
 
 // The base of compressors that send factors. It codes gradients of two or more dimensions whose
 // factors together, times `minimum_rate`, have fewer elements than the gradient; a rate of 0 codes
-// every gradient of two or more dimensions.
+// every gradient of two or more dimensions. A method defines, for Factors of either place:
+//   void encode_factor(const Call&, const Item&, const Factors&, const PayloadWriter&,
+//                      const kernels::Fold*) const;
+//   void decode_factor(const Call&, const Item&, const Factors&, std::span<const float> sum) const;
+// The factors of an item travel in the type of option `value_type`. What encode takes out of work
+// follows from the rounded factor, so the rounding errors of a rank's factor stay in work.
 template <typename Method>
 class LowRankCompressor : public SummedCompressor<Method> {
  public:
@@ -123,11 +156,36 @@ class LowRankCompressor : public SummedCompressor<Method> {
     return real_option("minimum_compression_rate", value).at_least(0).summary(summary);
   }
 
+  static Option type_option() {
+    return choice_option("value_type", "fp32", {"fp32", "bf16", "fp16"})
+        .summary(
+            "type of the factors on the wire, which are added in float32; a number of 16 bits is "
+            "at most the type's largest number divided by the number of ranks. The memory keeps "
+            "the errors of this limit and of rounding; without a memory they are lost. Rounding "
+            "errors of the sum are lost");
+  }
+
   void describe(penstock_compressor_traits& traits) const {
     SummedCompressor<Method>::describe(traits);
     traits.device_types = device::kWhereKernelsAre;
   }
   bool coded(const Item& item) const { return rank_of(item) != 0; }
+
+  void encode_payload(const Call& call, const Item& item, const PayloadWriter& payload,
+                      const kernels::Fold* fold) const {
+    with_factors(call, item, [&](const auto& factors) {
+      method().encode_factor(call, item, factors, payload, fold);
+    });
+  }
+  void decode_payload(const Call& call, const Item& item, const PayloadReader& payload) const {
+    const uint64_t entries = method().entries(call.step->phase, call.round, item);
+    with_factors(call, item, [&](const auto& factors) {
+      method().decode_factor(call, item, factors, factors.sum_of(payload, entries));
+    });
+  }
+  void check_sum(const PayloadReader& payload, uint64_t expected) const {
+    (void)SummedValues::Sum(values_, payload, expected);
+  }
 
  protected:
   enum State : uint64_t { kLeft = 0, kRight = 1 };
@@ -135,7 +193,8 @@ class LowRankCompressor : public SummedCompressor<Method> {
   LowRankCompressor(const Options& values, double minimum_rate)
       : SummedCompressor<Method>("low_rank"),
         rank_(static_cast<uint64_t>(values.integer("rank"))),
-        minimum_rate_(minimum_rate) {}
+        minimum_rate_(minimum_rate),
+        values_(values) {}
 
   // The number of columns of the factors of `item`, or 0 if it is sent dense.
   uint64_t rank_of(const Item& item) const {
@@ -145,32 +204,37 @@ class LowRankCompressor : public SummedCompressor<Method> {
     const double elements = static_cast<double>(item.rows()) * item.cols();
     return factors * minimum_rate_ < elements ? columns : 0;
   }
-  // Calls use(factors) with the item's factors, on the CPU or the device where the call works.
-  template <typename Use>
-  void with_factors(const Call& call, const Item& item, Use&& use) const {
-    if constexpr (device::kHasKernels)
-      if (call.on_device()) return use(device::Factors(call, item, rank_of(item)));
-    use(Factors(call, item, rank_of(item), this->on()));
-  }
 
   // Plans a factored item: a round for one factor, state for a kept factor, scratch for Factors.
-  static void plan_factor(uint64_t entries, CompressorNeed& need) {
+  void plan_factor(uint64_t entries, CompressorNeed& need) const {
     need.round(PENSTOCK_COMBINE_SUM)
-        .section(PENSTOCK_ROLE_FACTOR, PENSTOCK_FLOAT32, entries)
+        .section(PENSTOCK_ROLE_FACTOR, values_.dtype(), entries)
         .same_bits();
   }
   void plan_kept(const Item& item, State side, CompressorNeed& need) const {
     need.states.add(side == kLeft ? "p" : "q", side == kLeft ? item.rows() : item.cols(),
                     rank_of(item), PENSTOCK_STATE_REPLICATED);
     const low_rank::Shape shape{item.rows(), item.cols(), rank_of(item)};
-    need.scratch_bytes = Factors::scratch_bytes(shape);
+    need.scratch_bytes = Factors::scratch_bytes(shape, values_);
     if constexpr (device::kHasKernels)
-      need.scratch_bytes = std::max(need.scratch_bytes, device::Factors::scratch_bytes(shape));
+      need.scratch_bytes =
+          std::max(need.scratch_bytes, device::Factors::scratch_bytes(shape, values_));
   }
 
  private:
+  const Method& method() const { return static_cast<const Method&>(*this); }
+
+  // Calls use(factors) with the item's factors, on the CPU or the device where the call works.
+  template <typename Use>
+  void with_factors(const Call& call, const Item& item, Use&& use) const {
+    if constexpr (device::kHasKernels)
+      if (call.on_device()) return use(device::Factors(call, item, rank_of(item), values_));
+    use(Factors(call, item, rank_of(item), values_, this->on()));
+  }
+
   uint64_t rank_;
   double minimum_rate_;
+  SummedValues values_;
 };
 
 // The base of methods that send one factor per step: ACP-SGD and the alternating form of Power-SGD.
@@ -180,7 +244,8 @@ class LowRankCompressor : public SummedCompressor<Method> {
 // factor, which all ranks know from the step before:
 //   left is sent:   P_i = M_i Q,    sum = sum_i P_i,  out = sum Q^T,  P = orthogonalise(sum)
 //   right is sent:  Q_i = M_i^T P,  sum = sum_i Q_i,  out = P sum^T,  Q = orthogonalise(sum)
-// Rank i takes its own share out of work, P_i Q^T or P Q_i^T.
+// Rank i takes its own share out of work, P_i Q^T or P Q_i^T, where P_i or Q_i is already rounded
+// to its type on the wire.
 class AlternatingFactors : public LowRankCompressor<AlternatingFactors> {
  public:
   static constexpr bool kFolds = true;
@@ -196,30 +261,31 @@ class AlternatingFactors : public LowRankCompressor<AlternatingFactors> {
     return rank_of(item) * (sends_left(phase) ? item.rows() : item.cols());
   }
 
-  void encode_coded(const Call& call, const Item& item, std::span<float> sent,
-                    const kernels::Fold* fold) const {
-    with_factors(call, item, [&](const auto& factors) {
-      const float* const known = known_factor(call, item, factors);
-      if (!sends_left(call.step->phase)) {
-        factors.multiply_transposed(known, sent.data(), fold);
-        if (item.keeps()) factors.take_out(known, sent.data());
-      } else if (item.keeps()) {
-        factors.multiply_and_take_out(known, sent.data(), fold);
-      } else {
-        factors.multiply(known, sent.data(), fold);
-      }
-    });
+  template <typename FactorsOfPlace>
+  void encode_factor(const Call& call, const Item& item, const FactorsOfPlace& factors,
+                     const PayloadWriter& payload, const kernels::Fold* fold) const {
+    const bool left = sends_left(call.step->phase);
+    const float* const known = known_factor(call, item, factors);
+    const std::span<float> sent = factors.to_send(payload, entries(call.step->phase, 0, item));
+    if (left && item.keeps() && factors.sends_what_it_multiplies())
+      return factors.multiply_and_take_out(known, sent.data(), fold);
+    if (left)
+      factors.multiply(known, sent.data(), fold);
+    else
+      factors.multiply_transposed(known, sent.data(), fold);
+    factors.send(sent, payload);
+    if (item.keeps()) factors.take_out(left ? sent.data() : known, left ? known : sent.data());
   }
 
-  void decode_coded(const Call& call, const Item& item, std::span<const float> sum) const {
+  template <typename FactorsOfPlace>
+  void decode_factor(const Call& call, const Item& item, const FactorsOfPlace& factors,
+                     std::span<const float> sum) const {
+    if (sum.empty()) return factors.clear(item.out());
     const bool left = sends_left(call.step->phase);
-    with_factors(call, item, [&](const auto& factors) {
-      if (sum.empty()) return factors.clear(item.out());
-      const float* const known = known_factor(call, item, factors);
-      factors.expand(left ? sum.data() : known, left ? known : sum.data());
-      if ((call.flags & PENSTOCK_DECODE_OWN) == 0)
-        factors.keep(sum, item.state(left ? kLeft : kRight), stream_of(left));
-    });
+    const float* const known = known_factor(call, item, factors);
+    factors.expand(left ? sum.data() : known, left ? known : sum.data());
+    if ((call.flags & PENSTOCK_DECODE_OWN) == 0)
+      factors.keep(sum, item.state(left ? kLeft : kRight), stream_of(left));
   }
 
  protected:

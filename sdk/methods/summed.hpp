@@ -1,5 +1,5 @@
-// The base of methods whose payloads are float32 numbers that the transport sums, and that send
-// some gradients uncompressed. A method defines which gradients it codes, and how:
+// The base of methods whose payloads are numbers that the transport sums, and that send some
+// gradients uncompressed. A method defines which gradients it codes, and how:
 //
 //   class Method : public sdk::SummedCompressor<Method> {
 //    public:
@@ -14,9 +14,10 @@
 //
 // `sum` has `entries` numbers, or no numbers if no rank has sent any, which counts as zeros;
 // decode_coded must multiply its result by call.result_scale(). encode_coded and decode_coded are
-// [step]; a sum of another size is refused with INVALID_PAYLOAD. If the device kernels are linked
-// (device/), uncompressed gradients work on devices too; a method whose coded gradients also work
-// there declares it in its traits.
+// [step]; a sum of another size is refused with INVALID_PAYLOAD. A method whose coded items may
+// travel in another type than float32 defines encode_payload, decode_payload and check_sum instead
+// (low_rank.hpp). If the device kernels are linked (device/), uncompressed gradients work on
+// devices too; a method whose coded gradients also work there declares it in its traits.
 #pragma once
 
 #include <methods/agreed.hpp>
@@ -50,25 +51,38 @@ class SummedCompressor : public FoldingEncoder<Method> {
   void encode_item(const Call& call, const Item& item, PayloadWriter& payload,
                    const kernels::Fold* fold) {
     const bool coded = method().coded(item);
-    const std::span<float> sent = payload.room<float>(0);
     if (coded)
-      method().encode_coded(call, item, sent, fold);
+      method().encode_payload(call, item, payload, fold);
     else
-      encode_dense(call, item, sent, fold);
+      encode_dense(call, item, payload.room<float>(0), fold);
     payload.kind(coded ? PENSTOCK_PAYLOAD_CODED : PENSTOCK_PAYLOAD_DENSE);
-    payload.count(0, sent.size());
+    payload.count(0, entries_of(call, item));
   }
 
   void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
     for (uint64_t i = 0; i < items.size(); ++i)  // all sizes before any state changes
-      sum_of(call, items[i], payloads.at(i, 0));
+      check(call, items[i], payloads.at(i, 0));
     for (uint64_t i = 0; i < items.size(); ++i) {
-      const std::span<const float> sum = sum_of(call, items[i], payloads.at(i, 0));
       if (method().coded(items[i]))
-        method().decode_coded(call, items[i], sum);
+        method().decode_payload(call, items[i], payloads.at(i, 0));
       else
-        decode_dense(call, items[i], sum);
+        decode_dense(call, items[i], floats_of(payloads.at(i, 0)));
     }
+  }
+
+  // ---- Coded items, in float32 ----
+
+  void encode_payload(const Call& call, const Item& item, const PayloadWriter& payload,
+                      const kernels::Fold* fold) {
+    method().encode_coded(call, item, payload.room<float>(0), fold);
+  }
+  // The size of the sum has been checked.
+  void decode_payload(const Call& call, const Item& item, const PayloadReader& payload) {
+    method().decode_coded(call, item, floats_of(payload));
+  }
+  // Throws INVALID_PAYLOAD unless the sum has `expected` entries.
+  void check_sum(const PayloadReader& payload, uint64_t expected) const {
+    (void)payload.section<float>(0, expected);
   }
 
  protected:
@@ -89,11 +103,19 @@ class SummedCompressor : public FoldingEncoder<Method> {
  private:
   Method& method() { return static_cast<Method&>(*this); }
 
-  std::span<const float> sum_of(const Call& call, const Item& item, const PayloadReader& payload) {
-    if (payload.absent()) return {};
-    return payload.section<float>(0, method().coded(item)
-                                         ? method().entries(call.step->phase, call.round, item)
-                                         : item.numel());
+  uint64_t entries_of(const Call& call, const Item& item) {
+    return method().coded(item) ? method().entries(call.step->phase, call.round, item)
+                                : item.numel();
+  }
+  void check(const Call& call, const Item& item, const PayloadReader& payload) {
+    if (payload.absent()) return;
+    if (method().coded(item))
+      method().check_sum(payload, entries_of(call, item));
+    else
+      (void)payload.section<float>(0, item.numel());
+  }
+  static std::span<const float> floats_of(const PayloadReader& payload) {
+    return payload.absent() ? std::span<const float>() : payload.section<float>(0);
   }
 
   void encode_dense(const Call& call, const Item& item, std::span<float> sent,

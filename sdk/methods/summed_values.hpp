@@ -26,6 +26,7 @@ class SummedValues {
     if (options.choice("value_type") == "bf16") type_ = kernels::ValueType::kBfloat16;
   }
   kernels::ValueType type() const { return type_; }
+  bool narrow() const { return type_ != kernels::ValueType::kFloat32; }
   uint32_t dtype() const {
     if (type_ == kernels::ValueType::kFloat16) return PENSTOCK_FLOAT16;
     return type_ == kernels::ValueType::kBfloat16 ? PENSTOCK_BFLOAT16 : PENSTOCK_FLOAT32;
@@ -37,7 +38,7 @@ class SummedValues {
   void pack(float* values, uint64_t count, const PayloadWriter& payload, uint64_t first,
             uint32_t world) const {
     char* const target = payload.room<char>(0).data() + first * dtype_bytes(dtype());
-    if (type_ != kernels::ValueType::kFloat32) {
+    if (narrow()) {
       const float limit = limit_among(world);
       for (uint64_t i = 0; i < count; ++i) values[i] = std::clamp(values[i], -limit, limit);
     }

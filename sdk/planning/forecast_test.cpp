@@ -188,7 +188,7 @@ TEST(Forecast, SplitHidesTheAllGatherInTheNextForward) {
   EXPECT_EQ(line.buckets[0].exchange_end, 32);
   EXPECT_EQ(line.buckets[1].exchange_end, 54);
   EXPECT_EQ(line.forward_start, 54);
-  EXPECT_EQ(line.buckets[1].gather_end, 76);  // the first layer first: forward stalls for it by 22
+  EXPECT_EQ(line.buckets[1].gather_end, 76);  // the first layer comes first: forward stalls by 22
   EXPECT_EQ(line.buckets[0].gather_end, 98);  // needed at 54 + 50 + the stall
   EXPECT_EQ(line.exposed_us, 34 + 22);
   Plan flat = plan;

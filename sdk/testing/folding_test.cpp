@@ -1,6 +1,6 @@
-// Tests a method that reads its entries before it chooses, as for a threshold from a mean. It is
-// right with separate sweeps, which it gets unless it declares that it folds. If it declares this
-// although it reads too early, the test kit finds the fault.
+// Tests a method that reads its entries before it chooses, for example for a threshold from a mean.
+// It is right with separate sweeps, which it gets unless it declares that it folds. If it declares
+// this although it reads too early, the test kit finds the error.
 #include <methods/sparse.hpp>
 #include <testing/checks.hpp>
 #include <testing/gtest.hpp>

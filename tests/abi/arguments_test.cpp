@@ -1,5 +1,5 @@
-// The C++ layer in a newer host: a field that it does not know, set in whichever argument, ends the
-// call before the plugin's class sees it. (Compressors: growth_driver.c, with real headers.)
+// The C++ layer in a newer host. If any argument has an unknown field that is set, the layer ends
+// the call before the plugin's class sees it. (Compressors: growth_driver.c, with real headers.)
 #include <penstock/collective.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/scheduler.hpp>
@@ -24,7 +24,7 @@ struct Argument {
   uint64_t* future;
 };
 
-// `call` is fine as it is, and UNIMPLEMENTED, naming the struct, with each of the fields set.
+// `call` succeeds. If a new field is set, `call` returns UNIMPLEMENTED and names the struct.
 template <typename Call>
 void expect_refusals(const std::vector<Argument>& arguments, Call&& call) {
   sdk::host_slot() = test_host();
@@ -50,7 +50,8 @@ struct Memory {
   void give_back(const sdk::Call&, const sdk::Item&, const sdk::PayloadReader&) { ++n_calls; }
 };
 
-// What the calls of compressors and memories share: one item, its payload, and a compressor's need.
+// Arguments for the calls of compressors and memories: one item, its payload, and a compressor's
+// need.
 struct CallArguments {
   Grown<penstock_exec> exec;
   Grown<penstock_step> step;
@@ -153,7 +154,7 @@ TEST(CollectiveArguments, OfANewerHostAreRefusedWhereTheyAskForMore) {
   Grown<penstock_group> group;
   Grown<penstock_base_channel> base;
   Grown<penstock_key_value_store> store;
-  store.future = 1;  // a table: what is new in it may be ignored
+  store.future = 1;  // a table of functions: new members may be ignored
   penstock_channel* channel = nullptr;
   expect_refusals({{"penstock_group", &group.future}, {"penstock_base_channel", &base.future}},
                   [&] {
@@ -184,7 +185,7 @@ TEST(CollectiveArguments, OfANewerHostAreRefusedWhereTheyAskForMore) {
   table.destroy(self);
 }
 
-// Each call that ends something throws, as a transport may that finds its peers gone.
+// Every call at the end of an operation throws, like a transport whose peers are gone.
 struct ThrowingTransport : Transport {
   using Transport::Transport;
   std::unique_ptr<Channel> open(const sdk::OpenCall&) { return std::make_unique<Channel>(); }
@@ -257,7 +258,7 @@ TEST(SchedulerArguments, OfANewerHostAreRefusedWhereTheyAskForMore) {
   model.c.links = links;
   model.c.n_gradients = model.c.n_links = 1;
   Grown<penstock_plan_sink> sink;
-  sink.future = 1;  // a table
+  sink.future = 1;  // a table of functions
   static std::vector<uint32_t> messages;
   sink.c.add_message = [](void*, uint32_t phase, uint32_t bucket, uint32_t leg,
                           uint32_t round) -> penstock_status* {
@@ -270,7 +271,7 @@ TEST(SchedulerArguments, OfANewerHostAreRefusedWhereTheyAskForMore) {
                    {"penstock_model", &model.future}},
                   [&] { return table.plan(self, &model.c, &sink.c); });
   EXPECT_EQ(messages, (std::vector<uint32_t>{1, 2, 3, 4}));
-  // A sink of a host that has no such member yet: the plan goes without.
+  // The sink of an older host without this member. The plan does not use it.
   sink.c.struct_size = offsetof(penstock_plan_sink, add_message);
   PENSTOCK_EXPECT_OK(table.plan(self, &model.c, &sink.c));
   EXPECT_EQ(messages.size(), 4u);

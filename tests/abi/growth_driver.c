@@ -1,9 +1,9 @@
-/* A small host in plain C that loads a compressor and walks two ranks through one step.
+/* A small host in plain C that loads a compressor and runs one step of two ranks.
  *
- * Compiled three times: against the headers as they are, against headers with shorter structs, and
- * with -DLONGER against headers in which every struct has one more field. Each build must work with
- * plugins of each kind: unknown fields of tables are ignored, unknown fields of arguments are zero.
- * Whatever the plugin writes beyond a struct that this host made shows in the guard behind it.
+ * Compiled three times: with the present headers, with shorter structs in the headers, and with
+ * -DLONGER and headers in which every struct has one more field. Each build must work with plugins
+ * of each kind: unknown fields of tables are ignored, unknown fields of arguments are zero. If the
+ * plugin writes beyond a struct of this host, the guard behind the struct shows it.
  *
  *   growth_driver PLUGIN.so [refuses]    refuses: a non-zero field that the plugin does not know,
  *                                        in any argument, must give UNIMPLEMENTED */
@@ -143,7 +143,7 @@ static const penstock_module* load(const char* path) {
   return module;
 }
 
-/* Every option at its default. */
+/* The default value of every option. */
 static const penstock_option_value** values;
 static void* create(const penstock_compressor* table, const penstock_module* module) {
   values = guarded(sizeof *values * (module->n_options + 1));
@@ -239,7 +239,7 @@ static void fill(float* work, int rank) {
 }
 
 #ifdef LONGER
-/* One call for each struct that the plugin reads, with a field set that it cannot know. */
+/* One call for each struct that the plugin reads. A field that the plugin cannot know is set. */
 static void expect_refusals(const penstock_compressor* table, void* instance, penstock_exec* exec,
                             penstock_step* step, penstock_item* item, penstock_payload* payload,
                             penstock_compressor_need* need) {

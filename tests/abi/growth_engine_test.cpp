@@ -1,7 +1,8 @@
-// Plugins that know more than this core does, and plugins that know less, through the core itself:
-// its loader finds and loads them, they are planned, and its engine steps them over loopback. What
-// a newer plugin leaves zero is cut off; what it sets and the core does not know is refused before
-// the first step. What an older plugin does not know is zero for it.
+// Plugins of newer and older versions of the ABI, through the core itself: the loader finds and
+// loads the plugins, and the engine runs steps with them over loopback. If a newer plugin leaves a
+// field zero, the core cuts the field off. If a newer plugin sets a field that the core does not
+// know, the core refuses the plugin before the first step. A field that an older plugin does not
+// know is zero.
 #include "core/plugin/loader.hpp"
 #include "core/set/testing.hpp"
 
@@ -19,7 +20,7 @@ constexpr uint32_t kRanks = 2;
 constexpr uint64_t kSteps = 8;
 const std::vector<testing::GradientShape> kShapes{{"weight", {6, 7}}, {"bias", {5}}};
 
-// Only plugins of `folder` and those of the product are found.
+// The loader finds only the plugins of `folder` and the product's plugins.
 std::string scheme_with(const std::string& plugins, const std::string& folder) {
   return scheme_text(plugins,
                      fmt::format("allow_insecure_paths = true\nplugin_path = [\"{}\"]\n", folder));
@@ -30,7 +31,7 @@ std::string scheme_of(const std::string& compressor, const std::string& folder) 
                      fmt::format("{}/{}", PENSTOCK_LONGER_PLUGINS, folder));
 }
 
-// Multiples of 1/4 below 2^8: exact in bfloat16, so that sums over ranks and steps are exact too.
+// Multiples of 1/4 below 2^8 are exact in bfloat16, so sums over ranks and steps are exact too.
 std::vector<std::vector<float>> gradients_of(uint32_t rank) {
   std::vector<std::vector<float>> gradients = {std::vector<float>(42), std::vector<float>(5)};
   for (auto& values : gradients)
@@ -42,8 +43,8 @@ std::vector<std::vector<float>> gradients_of(uint32_t rank) {
 class LongerPlugins : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Compressors, LongerPlugins, ::testing::Values("bf16_c", "template"));
 
-// Both compressors keep what they do not send in the memory. What has arrived after some steps,
-// plus what is still kept, is what went in; the template sends each entry every few steps.
+// Both compressors leave unsent values in the memory. The results of some steps plus the kept
+// values equal the inputs. The template plugin sends each entry once in a few steps.
 TEST_P(LongerPlugins, RunThroughTheEngine) {
   with_ranks(kRanks, scheme_of(GetParam(), GetParam()), [](Runtime& runtime, uint32_t rank) {
     auto set = make_set(runtime, kShapes);
@@ -61,8 +62,8 @@ TEST_P(LongerPlugins, RunThroughTheEngine) {
     for (size_t g = 0; g < arrived.size(); ++g)
       for (size_t i = 0; i < arrived[g].size(); ++i) {
         const double mean = (double{first[g][i]} + second[g][i]) / 2;
-        // Entry i of the template goes out in the steps where (i + step) fits its stride: after
-        // eight steps at most three of them are still kept.
+        // The template sends entry i in the steps in which (i + step) is a multiple of the stride.
+        // So after eight steps at most three gradients of an entry are still kept.
         const double kept = arrived[g][i] - kSteps * mean;
         EXPECT_LE(std::abs(kept), (period - 1) * std::abs(mean)) << g << " " << i;
       }
@@ -89,7 +90,7 @@ TEST(ShorterPlugins, SayWhatTheyWereBuiltFor) {
   }
 }
 
-// Multiples of 1/4 below 2^8 are exact in bfloat16, and so are their sums: nothing is kept back.
+// Multiples of 1/4 below 2^8 are exact in bfloat16, and so are their sums, so no value is kept.
 TEST(ShorterPlugins, TrainTogetherOverLoopback) {
   const std::string scheme =
       scheme_with("compressor = \"bf16_c\"\nmemory = \"keep-c\"\nscheduler = \"each-c\"",

@@ -1,9 +1,9 @@
 /* A complete compressor in plain C11: no SDK layer, no C++, only the headers of the ABI.
  *
- * Bfloat16 by hand: each value keeps its upper sixteen bits, of whose seven mantissa bits
- * `mantissa_bits` survive. What is cut off stays in work, so a memory that keeps it loses nothing:
- * value - cut value is exact in float32. Payloads are gathered and added up in float32, rank after
- * rank; nothing is rounded on the way. */
+ * Conversion to bfloat16: each value keeps its upper sixteen bits, and of their seven mantissa bits
+ * only `mantissa_bits`. The rest stays in `work`, so a memory that keeps the rest loses nothing:
+ * value - cut value is exact in float32. Payloads are gathered and added in float32, rank after
+ * rank, and no value is rounded on the way. */
 #include <penstock/plugin.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static const penstock_host* host;
 
 typedef struct instance {
   uint16_t mask;
-  /* What the last plan call published; one round of one section per item. */
+  /* The need of the last plan call: one round of one section per item. */
   uint64_t n_planned;
   penstock_section_bound* bounds;
   const penstock_section_bound** bound_pointers;
@@ -31,8 +31,8 @@ static penstock_status* error(uint32_t code, const char* message) {
   return host->status_new(host->context, code, text(message));
 }
 
-/* Fields that a newer host knows and we do not must be zero: what they ask for would be dropped
- * silently. */
+/* Fields that only a newer host knows must be zero, because their effect would be missing without a
+ * message. */
 static int tail_is_zero(const void* arguments, uint64_t struct_size, uint64_t known) {
   const unsigned char* bytes = arguments;
   for (uint64_t i = known; i < struct_size; ++i)
@@ -87,7 +87,7 @@ static void destroy(void* instance_) {
 
 static penstock_status* create(const penstock_option_value* const* options, uint64_t n_options,
                                void** result) {
-  /* One value per declared option, in the order of declaration, in range: the host has looked. */
+  /* One value per declared option, in the order of declaration. The host has checked the ranges. */
   if (n_options != 1)
     return error(PENSTOCK_INTERNAL, "compressor/bf16_c: expected one option value");
   if (!KNOWN(options[0])) return refuse();
@@ -125,13 +125,12 @@ static void plan_item(instance* self, uint64_t i, const penstock_item* item,
   round->n_sections = 1;
   round->combine = PENSTOCK_COMBINE_GATHER;
   round->result = PENSTOCK_RESULT_MEAN;
-#ifdef ASKS_FOR_THE_FUTURE /* headers with one more field: a host without it must refuse us */
+#ifdef ASKS_FOR_THE_FUTURE /* with one more field: a host without it must refuse this plugin */
   round->future = 1;
 #endif
   self->round_pointers[i] = round;
 
-  /* Field by field: the host's struct may be longer than ours, and its size is the host's to say.
-   */
+  /* Field by field, because the host's struct may be longer, and the host has set its size. */
   need->rounds = &self->round_pointers[i];
   need->n_rounds = 1;
   need->states = NULL;
@@ -202,7 +201,7 @@ static penstock_status* encode(void* instance_, const penstock_exec* exec,
   return NULL;
 }
 
-/* Bytes from a peer are input. */
+/* Bytes from a peer are untrusted input. */
 static penstock_status* check_payload(const penstock_item* item, const penstock_payload* payload) {
   if (payload->kind == PENSTOCK_PAYLOAD_DENSE && payload->n_sections == 1 &&
       payload->sections[0]->dtype == PENSTOCK_BFLOAT16 &&
@@ -241,7 +240,7 @@ static penstock_status* decode(void* instance_, const penstock_exec* exec,
   return NULL;
 }
 
-/* ---- What the plugin says of itself: constant data ---- */
+/* ---- The declarations of the plugin: constant data ---- */
 
 #define TEXT(literal) \
   { literal, sizeof(literal) - 1 }

@@ -1,6 +1,6 @@
-// Every compressor that was built, under both memories that keep what was not sent: over 100 steps
-// the decoded sums over ranks plus what all ranks still keep are the sum of all gradients. The rig
-// looks in each step that all ranks decode the same bits.
+// Every built compressor, with both memories that keep unsent values. Over 100 steps the decoded
+// sums over ranks plus the kept values of all ranks equal the sum of all gradients. In each step
+// the rig checks that all ranks decode equal bits.
 #include <support/conservation.hpp>
 #include <support/every_compressor.hpp>
 
@@ -14,11 +14,11 @@ struct Memory {
   const char* name;
   OptionSettings options;
 };
-// Without factors and momentum what is kept is the plain sum of what was not sent.
+// With these options the kept values are the plain sum of the unsent values.
 const Memory kMemories[] = {{"residual", {{"beta", 1.0}, {"gamma", 1.0}}},
                             {"dgc", {{"momentum", 0.0}}}};
 
-// A vote is no sum: what each rank put into it cannot be told from the result.
+// A vote is not a sum, so the contribution of a rank cannot be computed from the result.
 bool votes(const CompressorRig& rig) {
   const std::vector<PlannedRound>& rounds = rig.need(0).rounds;
   return !rounds.empty() && rounds.back().c.result == PENSTOCK_RESULT_FINAL;
@@ -45,7 +45,7 @@ TEST_P(Conservation, DecodedSumsAndWhatIsKeptAddUpToAllGradients) {
       CompressorRig rig(settings, kShapes, plugin, options, kept_by, memory.options);
       if (votes(rig)) GTEST_SKIP() << "the result is a vote, not a sum";
       SCOPED_TRACE(std::string(memory.name) + " on " + std::to_string(ranks) + " ranks");
-      // Scales, ranges and factors are shared by the elements of an item.
+      // The elements of an item share scales, ranges and factors.
       ASSERT_NO_FATAL_FAILURE(
           expect_conservation(rig, {"heavy_tailed", heavy_tailed}, kSteps, KeptSize::kByLargest));
       CompressorRig once(settings, kShapes, plugin, options, kept_by, memory.options);

@@ -1,17 +1,17 @@
-// A bucket of many gradients on a device: what is chosen from each, and what comes of it, are as on
-// the CPU, by a few launches for all of them.
+// A bucket of many gradients on a device. The selected entries of each gradient and the results
+// equal those on the CPU, and a few launches handle all gradients.
 #include "ranks.hpp"
 
 namespace penstock::simulated::buckets_test {
 
 class BucketsOnADevice : public WellUsedDevice {};
 
-// Gradients of one compressor on each of several ranks, in calls that have all of them.
+// Gradients of several ranks, with one compressor. Each call has every gradient of a rank.
 class Bucket {
  public:
   Bucket(bool on_device, const Method& method, uint32_t ranks, const std::vector<int64_t>& sizes)
       : compressor_(method), place_(on_device), n_(sizes.size()), exec_(place_.exec()) {
-    exec_.scratch_bytes = 0;  // the core adds up what the gradients of a call want
+    exec_.scratch_bytes = 0;  // sum of the gradients' needs, as in the core
     for (uint32_t rank = 0; rank < ranks; ++rank)
       for (const int64_t n : sizes) {
         const Case of{.shape = {n}, .ranks = ranks, .form = PENSTOCK_FORM_AFFINE};
@@ -22,7 +22,7 @@ class Bucket {
     EXPECT_LE(exec_.scratch_bytes, place_.exec().scratch_bytes);
   }
 
-  // Every second gradient is compensated in the same sweep; the others are as they are.
+  // Every second gradient is compensated in the encode, and the others are not compensated.
   test::Outcome encode(uint32_t rank) {
     std::vector<penstock_item*> items;
     std::vector<penstock_payload*> payloads;
@@ -37,11 +37,11 @@ class Bucket {
                                                    &of(rank, 0).step(), 0, items.data(), n_,
                                                    payloads.data(), folds.data()));
   }
-  // What the rank sends of its gradient i.
+  // The payload of the rank for its gradient i.
   const Sent& sent(uint32_t rank, uint64_t i) {
     return sent_[{i, rank}] = own_[rank * n_ + i].sent();
   }
-  // By rank 0, all that was sent.
+  // Rank 0 decodes every payload.
   test::Outcome decode() {
     test::ItemViews items;
     for (uint64_t i = 0; i < n_; ++i) items.push_back(&of(0, i).item());
@@ -69,7 +69,7 @@ class Bucket {
   std::map<std::pair<uint64_t, uint32_t>, Sent> sent_;  // by gradient, then rank
 };
 
-// What goes, what is left of it, and the results.
+// The payloads, the rest in `work` and the results.
 Seen left_behind(bool on_device, const Method& method, uint32_t ranks,
                  const std::vector<int64_t>& sizes) {
   Bucket bucket(on_device, method, ranks, sizes);
@@ -111,7 +111,7 @@ TEST_F(BucketsOnADevice, HaveTheBitsOfTheCpuInEveryTypeOfValues) {
       expect_the_bits_of_the_cpu({name, {{"value_type", type}}}, 2, sizes);
 }
 
-// More gradients than are chosen from at once, and more ranks than one launch adds up.
+// More gradients than one selection takes, and more ranks than one launch adds.
 TEST_F(BucketsOnADevice, OfAnySizeHaveTheBitsOfTheCpu) {
   for (const auto& [gradients, ranks] : {std::pair<int64_t, uint32_t>{64, 1}, {65, 2}, {3, 40}})
     for (const char* name : {"topk", "threshold"})

@@ -1,4 +1,4 @@
-// What a capture forbids, whom, and what becomes of it then.
+// The calls that a capture forbids, by thread, and the effect of such a call on the capture.
 #include <functional>
 #include <thread>
 
@@ -9,7 +9,7 @@ namespace {
 
 class SimulatedCapture : public SimulatedDevice {
  protected:
-  // What a call returns while a stream is captured, and what the end of the capture does.
+  // The result of a call while a stream is captured, and the result of the end of the capture.
   struct Outcome {
     cudaError_t call, end;
     bool operator==(const Outcome&) const = default;
@@ -27,7 +27,7 @@ class SimulatedCapture : public SimulatedDevice {
     EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
     return outcome;
   }
-  // The same of a call by another thread in this mode.
+  // The outcome of a call by another thread in this mode.
   Outcome by_another(cudaStreamCaptureMode mode, cudaStreamCaptureMode own,
                      const std::function<cudaError_t()>& call) {
     return while_captured(mode, [&] {

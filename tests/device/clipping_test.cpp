@@ -1,5 +1,5 @@
-// The memory of DGC where it clips, on a device against itself on the CPU: what it measures is near
-// the CPU's sum, and what it makes of a gradient has the CPU's bits where no sum has a part in it.
+// The memory of DGC with clipping, on a device, compared with the CPU. The measured norm is near
+// the CPU's sum. Values that depend on no sum have the CPU's bits.
 #include "gradient.hpp"
 
 namespace penstock::simulated::clipping_test {
@@ -8,7 +8,7 @@ class ClippingOnADevice : public WellUsedDevice {};
 
 constexpr uint32_t kRanks = 3;
 
-// A gradient as this memory sees it, in a place, with a loss scale and two steps behind it.
+// A gradient with this memory in a place, with a loss scale and after two steps.
 class PlacedMemory {
  public:
   PlacedMemory(Place& place, const test::OptionSettings& options, int64_t n)
@@ -52,7 +52,7 @@ class PlacedMemory {
   test::Outcome compensate(float summed) {
     return memory_.compensate(place_.exec(), step_, {&item_}, n_scalars() > 0 ? &summed : nullptr);
   }
-  // What compensate leaves: momentum and work.
+  // Momentum and work after compensate.
   std::vector<float> compensated(float summed) {
     EXPECT_EQ(compensate(summed).message, "");
     std::vector<float> left = state(planned_.c.momentum_state);
@@ -82,7 +82,7 @@ test::OptionSettings clipping(const char* kind, double clip, bool nesterov = fal
   return {{"clipping", kind}, {"clip", clip}, {"nesterov", nesterov}};
 }
 
-// Of n terms in two orders, and rounded to float32 (kernels/cuda/reduce.hpp).
+// The largest difference of two sums of n terms, rounded to float32 (kernels/cuda/reduce.hpp).
 double most_apart(int64_t n, double sum) {
   return (0x1p-52 * (double(n) / 16 + double(n) / 4194304 + 80) + 0x1p-23) * sum;
 }
@@ -109,7 +109,7 @@ TEST_F(ClippingOnADevice, LeavesTheBitsOfTheCpuUnderAKnownNorm) {
       }
 }
 
-// The factor may be the next float, and with it every element.
+// The factor may be the next float, so every element may differ.
 TEST_F(ClippingOnADevice, ToTheLocalNormIsNearTheCpu) {
   for (const double clip : {0.5, 1e6})
     for (const bool nesterov : {false, true})

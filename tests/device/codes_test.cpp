@@ -1,6 +1,6 @@
-// Quantising methods on a device, against themselves on the CPU: one file, one instance, the same
-// calls in both places, and the same bits; or, where a sum in floating point decides about a scale,
-// the next float at most.
+// Quantising methods on a device, compared with the CPU. Both places run one file, one instance and
+// equal calls. The bits must be equal. If a sum in floating point decides a scale, the scale may be
+// the next float.
 #include <testing/data.hpp>
 
 #include <array>
@@ -12,7 +12,7 @@ namespace penstock::simulated::codes_test {
 
 class CodesOnADevice : public WellUsedDevice {};
 
-// Those with the bits of the CPU.
+// Methods with the bits of the CPU.
 const std::vector<Method>& exact_methods() {
   static const std::vector<Method> all{
       {"qsgd", {{"norm", "max"}}},
@@ -33,7 +33,7 @@ const std::vector<Method>& exact_methods() {
   return all;
 }
 
-// Heavy tails, with zeros of both signs among them.
+// Heavy tails, with zeros of both signs.
 std::vector<float> gradient_of(uint64_t n, uint64_t rank) {
   std::vector<float> x = test::heavy_tailed(n, 5 + rank);
   for (uint64_t i = 0; i < n; i += 13) x[i] = i % 2 == 0 ? 0.0f : -0.0f;
@@ -45,7 +45,7 @@ Case of_size(uint64_t n, uint64_t ranks, Work work = Work::kGradient) {
   return {.shape = {int64_t(n)}, .ranks = uint32_t(ranks), .work = work, .first = 4096};
 }
 
-// What ranks send, and what they hold then, on a device or on the CPU.
+// The payloads and states of the ranks after encode, on a device or on the CPU.
 std::vector<Encoded> encoded_by_all(const Compressor& compressor, bool on_device, uint64_t n,
                                     Work work, uint32_t ranks) {
   std::vector<Encoded> all;
@@ -59,7 +59,7 @@ std::vector<Sent> sent_by(const Compressor& compressor, uint64_t n, uint32_t ran
     sent.push_back(std::move(one.sent));
   return sent;
 }
-// In two slices where there are several ranks: the first rank, then the others.
+// With several ranks, in two slices: first rank 0, then the others.
 Bytes decoded(const Compressor& compressor, bool on_device, uint64_t n,
               const std::vector<Sent>& sent) {
   Place place(on_device);
@@ -118,7 +118,7 @@ TEST_F(CodesOnADevice, AreAddedToTheBitsOfTheCpu) {
   }
 }
 
-// A kernel takes 32 senders.
+// A kernel adds the payloads of 32 ranks.
 TEST_F(CodesOnADevice, OfSeventyRanksAreAddedInTheirOrder) {
   for (const Method& method : {Method{"natural"}, Method{"maxmin"}}) {
     const Compressor compressor(method);
@@ -126,7 +126,7 @@ TEST_F(CodesOnADevice, OfSeventyRanksAreAddedInTheirOrder) {
   }
 }
 
-// A few numbers over and over: zeros of either sign and both, one number, the ends of floats.
+// A few numbers, repeated: zeros of one sign or both, one constant, the extremes of float.
 TEST_F(CodesOnADevice, OfFewNumbersAreThoseOfTheCpu) {
   const std::vector<std::vector<float>> patterns{{0.0f},
                                                  {-0.0f},
@@ -150,9 +150,9 @@ TEST_F(CodesOnADevice, OfFewNumbersAreThoseOfTheCpu) {
   }
 }
 
-// Where a scale comes from a sum it is that of the CPU or the next float. Levels are then those of
-// the CPU, but for elements whose share of a step lies within a few roundings of its draw: one step
-// apart, and not one in a thousand of these.
+// If a scale comes from a sum, the scale equals the CPU's scale or is the next float. Then a level
+// may differ by one step, if the random draw lies within a few roundings of the element's fraction
+// of a step. Fewer than one in a thousand elements may differ.
 TEST_F(CodesOnADevice, OfSummedScalesAreWithinOneStepOfTheCpus) {
   for (const Method& method :
        {Method{"qsgd"}, Method{"qsgd", {{"bits", 8}, {"bucket", 0}}}, Method{"terngrad"}})
@@ -171,7 +171,7 @@ TEST_F(CodesOnADevice, OfSummedScalesAreWithinOneStepOfTheCpus) {
         EXPECT_LE(std::fabs(mine[b] - others[b]), std::nextafter(others[b], INFINITY) - others[b]);
         largest = std::max(largest, others[b]);
       }
-      // What is received of one rank is halved.
+      // The decoded values of one rank are halved.
       const auto here = floats_of(decoded(compressor, false, n, {expected.sent})),
                  there = floats_of(decoded(compressor, false, n, {got.sent})),
                  left_here = floats_of(expected.left.at("work")),
@@ -186,7 +186,7 @@ TEST_F(CodesOnADevice, OfSummedScalesAreWithinOneStepOfTheCpus) {
     }
 }
 
-// The same sentence as on the CPU, whatever is wrong; and nothing is added.
+// Every invalid payload gives the error message of the CPU and adds nothing to the result.
 TEST_F(CodesOnADevice, ThatCannotBeAreRefusedInTheWordsOfTheCpu) {
   const auto put = [](uint64_t section, uint64_t at, auto value) {
     return
@@ -237,7 +237,7 @@ TEST_F(CodesOnADevice, ThatCannotBeAreRefusedInTheWordsOfTheCpu) {
   }
 }
 
-// A kernel for each: what blocks hold, their numbers, codes, packing; and one for any sum.
+// A kernel for each task: the blocks, their numbers, codes, packing; and one kernel for every sum.
 TEST_F(CodesOnADevice, AreMadeByFewKernelsAndAddedByOneAndNobodyWaits) {
   const struct {
     Method method;

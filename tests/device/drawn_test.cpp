@@ -1,5 +1,5 @@
-// Random-k, and top-k of chunks, on a device against themselves on the CPU: the same positions,
-// values, sums and rests, to the bit.
+// Random-k, and top-k of chunks, on a device, compared with the CPU: equal positions, values, sums
+// and rests, to the bit.
 #include "ranks.hpp"
 
 namespace penstock::simulated::drawn_test {
@@ -49,13 +49,13 @@ TEST_F(DrawnOnADevice, RefusesASumOfAnotherSize) {
   EXPECT_EQ(rank[0].receive({sent}).code, uint32_t{PENSTOCK_INVALID_PAYLOAD});
 }
 
-// Sums of norms first, and then of values.
+// Two kinds of sums: of norms, then of values.
 TEST_F(DrawnOnADevice, ChunksHaveTheBitsOfTheCpu) {
   for (const int64_t n : kAwkwardSizes)
     for (const char* type : {"fp32", "fp16", "bf16"})
       for (const int chunk : {1, 64, 20000})
         for (const Work work : {Work::kKept, Work::kGradient}) {
-          if (n / chunk > 1000) continue;  // a block for each chunk is slow here
+          if (n / chunk > 1000) continue;  // each chunk is a block, which is slow here
           expect_the_bits_of_the_cpu(
               {"chunktopk", {{"density", 0.1}, {"value_type", type}, {"chunk", chunk}}},
               {.shape = {n}, .work = work}, 3);

@@ -1,4 +1,4 @@
-// Faults come when they were ordered, and only then.
+// Faults come exactly when they were ordered.
 #include "core/device/device_table.h"
 
 #include <cstdlib>
@@ -65,7 +65,7 @@ TEST_F(SimulatedFaults, ALostDeviceFailsAllLaterCalls) {
   EXPECT_EQ(queued(), 2u) << "its work never runs";
 }
 
-// A stream that waits for an event of a lost device does not wait for ever.
+// A stream that waits for an event of a lost device must not wait forever.
 TEST_F(SimulatedFaults, AWaitForALostDeviceEnds) {
   const cudaStream_t there = new_stream();
   const cudaEvent_t event = new_event();
@@ -117,7 +117,7 @@ TEST_F(SimulatedFaults, TheTableSaysWhyThereIsNoDevice) {
   EXPECT_STREQ(why_none, "the NVIDIA driver is older than this build's CUDA; update the driver");
 }
 
-// In a process of its own, for which nobody has called reset() before.
+// In a separate process, in which no code has called reset() before.
 TEST(SimulatedFaultsDeathTest, TheEnvironmentSaysHowManyDevicesThereAre) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

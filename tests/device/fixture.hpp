@@ -1,4 +1,4 @@
-// What the tests of the simulated device share: a fresh machine for each, and short ways to work.
+// For the tests of the simulated device: a new machine for each test, and short helpers.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,7 +18,7 @@ namespace penstock::simulated {
 class SimulatedDevice : public ::testing::Test {
  protected:
   void SetUp() override {
-    // A device closes memory for a whole process: one that forks must begin anew.
+    // A device closes memory for the whole process, so a death test must start a new process.
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     begin({});
   }
@@ -57,7 +57,7 @@ inline cudaEvent_t new_event() {
   return event;
 }
 
-// What a device's memory holds once all its work is done.
+// The content of the device's memory after all its work.
 inline std::vector<unsigned char> read(const unsigned char* memory, uint64_t n) {
   std::vector<unsigned char> bytes(n);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -65,7 +65,7 @@ inline std::vector<unsigned char> read(const unsigned char* memory, uint64_t n) 
   return bytes;
 }
 
-// The one report there is.
+// The only report.
 inline Report only_report() {
   const std::vector<Report> all = reports();
   EXPECT_EQ(all.size(), 1u);

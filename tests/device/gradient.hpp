@@ -1,5 +1,5 @@
-// A gradient on one rank, laid out in a place as the core does it, from what the compressor asks
-// for in its plan; and the compressor's calls on it.
+// A gradient of one rank. It is laid out in a place as the core would do it, by the compressor's
+// plan. The class makes the compressor's calls for it.
 #pragma once
 
 #include <testing/item.hpp>
@@ -13,21 +13,21 @@
 
 namespace penstock::simulated {
 
-// What is compressed: the gradient itself; memory that encode leaves as it is; or a state out of
-// which encode takes what it sends.
+// The storage of `work`: the gradient itself; other memory, which encode must not change; or a
+// state, from which encode subtracts the sent values.
 enum class Work { kGradient, kLeft, kKept };
 
-// A gradient on several ranks: how it lies there, and what they do with it.
+// A gradient on several ranks: its storage and the steps of the ranks.
 struct Case {
   test::Shape shape = {};
   uint32_t ranks = 2;
   Work work = Work::kKept;
-  uint32_t form = PENSTOCK_FORM_NONE;  // that encode folds
-  double beta = 0.75, gamma = 1.5;     // of the form
-  std::set<uint32_t> absent = {};      // ranks that send nothing
+  uint32_t form = PENSTOCK_FORM_NONE;  // the form that encode folds in
+  double beta = 0.75, gamma = 1.5;     // parameters of the form
+  std::set<uint32_t> absent = {};      // ranks with an absent payload
   uint32_t dtype = PENSTOCK_FLOAT32;
-  uint64_t first = 0;  // element within a larger gradient
-  Draw draw = drawn;   // all numbers that a step begins with
+  uint64_t first = 0;  // first element, within a larger gradient
+  Draw draw = drawn;   // draws every value at the begin of a step
 };
 
 inline std::string text_of(const Case& of) {
@@ -40,7 +40,8 @@ inline std::string text_of(const Case& of) {
 // Arrays by their names.
 using Seen = std::map<std::string, Bytes>;
 
-// How payloads are decoded: in calls of so many each, all in one where there are no slices.
+// The number of payloads in each decode call. If there are no slices, one call decodes every
+// payload.
 struct Reception {
   uint32_t round = 0;
   std::vector<uint64_t> slices = {};
@@ -68,13 +69,13 @@ class PlacedGradient {
   PlacedGradient(const PlacedGradient&) = delete;
   PlacedGradient& operator=(const PlacedGradient&) = delete;
 
-  // Asks a memory for its needs, as the core does before any other call.
+  // Asks a memory for its needs, which the core does before any other call.
   void plan(const test::MemoryInstance& memory, const test::LoadedPlugin& plugin) {
     (void)test::ask_needs(
         memory, plugin, {&item_},
         test::ask_needs(compressor_.instance, compressor_.plugin, 0, of_.ranks, {&item_}));
   }
-  // A step, whose phase follows from its index.
+  // Begins a step. Its phase follows from its index.
   void begin(uint64_t index) {
     step_.index = index;
     step_.phase = static_cast<uint32_t>(index % needs_.size());
@@ -82,7 +83,7 @@ class PlacedGradient {
     EXPECT_LE(exec_.scratch_bytes, place_.exec().scratch_bytes);
   }
   penstock_item& item() { return item_; }
-  const penstock_exec& exec() const { return exec_; }  // with no more scratch than was planned
+  const penstock_exec& exec() const { return exec_; }  // with exactly the planned scratch
   const penstock_step& step() const { return step_; }
   uint32_t n_rounds() const { return uint32_t(needs_[step_.phase].rounds.size()); }
   const test::PlannedRound& planned(uint32_t round = 0) const {
@@ -98,7 +99,7 @@ class PlacedGradient {
     return fold;
   }
 
-  // What it holds by name: "gradient", which is also where results land, "work", "momentum", and
+  // The bytes of one array: "gradient", which also receives the results, "work", "momentum", or
   // "state NAME".
   Bytes get(const std::string& name) const { return get(held(name)); }
   std::vector<float> floats(const std::string& name) const { return floats_of(get(name)); }
@@ -127,7 +128,7 @@ class PlacedGradient {
     return test::take(compressor_.folding().encode(compressor_.instance.self(), &exec_, &step_,
                                                    round, &item, 1, &own, &folds));
   }
-  // Encodes, and brings what goes to host memory.
+  // Encodes and copies the payload to host memory.
   Sent send(uint32_t round = 0) {
     PlacedPayload payload(place_, planned(round));
     EXPECT_EQ(encode(payload, round).message, "");
@@ -137,7 +138,7 @@ class PlacedGradient {
     return {PENSTOCK_PAYLOAD_ABSENT, std::vector<Sent::Section>(planned(round).sections.size())};
   }
 
-  // Brings what was sent, rank by rank or as their sum, to this place. `sent` must outlive it.
+  // Copies the payloads of all ranks, or their sum, to this place. `sent` must outlive the result.
   std::deque<PlacedPayload> bring(const std::vector<Sent>& sent, uint32_t round = 0) {
     std::deque<PlacedPayload> payloads;
     for (uint64_t r = 0; r < sent.size(); ++r)
@@ -146,7 +147,8 @@ class PlacedGradient {
     return payloads;
   }
   test::Outcome decode(std::deque<PlacedPayload>& brought, const Reception& how = {}) {
-    // Not the mean, so that what a single rank sends is scaled too. One's own payload never is.
+    // The scale is not 1 / ranks, so that it also changes the payload of a single rank. With
+    // PENSTOCK_DECODE_OWN the core sets no scale.
     const bool is_own = (how.flags & PENSTOCK_DECODE_OWN) != 0;
     step_.result_scale = is_own ? 0 : 1.0 / (of_.ranks + 1);
     const std::vector<uint64_t> whole{brought.size()};
@@ -166,7 +168,7 @@ class PlacedGradient {
     std::deque<PlacedPayload> brought = bring(sent, how.round);
     return decode(brought, how);
   }
-  // What its own payload stands for, in memory of its own.
+  // The decoded values of the rank's own payload, in separate memory.
   Bytes decode_own(const Sent& sent, uint32_t round) {
     std::deque<PlacedPayload> payload;
     payload.emplace_back(place_, planned(round), sent, int32_t(step_.rank));
@@ -193,7 +195,8 @@ class PlacedGradient {
   Bytes get(const Held& held) const { return place_.get(held.memory, held.bytes); }
   uint64_t n_bytes() const { return item_.numel * sdk::dtype_bytes(of_.dtype); }
 
-  // Values of the case's dtype; 16-bit ones have the upper halves of floats, which are numbers too.
+  // Values of the case's dtype. 16-bit values are the upper halves of floats, which are valid
+  // numbers.
   Bytes drawn_bytes(uint64_t seed) const {
     const std::vector<float> floats = of_.draw(item_.numel, seed);
     if (of_.dtype == PENSTOCK_FLOAT64)

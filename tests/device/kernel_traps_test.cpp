@@ -1,5 +1,6 @@
-// Faults that a GPU and this processor answer differently, each put in on purpose: kernels for the
-// simulated device are compiled so that they end the program. This file is compiled as kernels are.
+// Intentional faults on which a GPU and this processor behave differently. Kernels for the
+// simulated device are compiled so that such faults end the program. This file is compiled like
+// kernels.
 #include <cuda_runtime.h>
 
 #include <csignal>

@@ -1,4 +1,4 @@
-// Kernels on streams, and what they may touch.
+// Kernels on streams, and the memory that they may touch.
 #include <cuda_runtime.h>
 
 #include <csignal>
@@ -11,7 +11,7 @@ namespace penstock::simulated::kernels_test {
 class SimulatedKernels : public SimulatedDevice {};
 class SimulatedKernelsDeathTest : public SimulatedDevice {};
 
-// Sums its block through shared memory: wrong where two run at the same time.
+// Sums a block through shared memory. The sum is wrong if two kernels run at once.
 __global__ void add_sum_of_block(unsigned* values, unsigned* sum) {
   __shared__ unsigned staged[64];
   staged[threadIdx.x] = values[threadIdx.x];
@@ -23,7 +23,7 @@ __global__ void add_sum_of_block(unsigned* values, unsigned* sum) {
   if (threadIdx.x == 0) atomicAdd(sum, staged[0]);
 }
 
-// Forgets to clear.
+// Relies on shared memory that it does not clear.
 __global__ void count_threads(unsigned* counted) {
   __shared__ unsigned count;
   atomicAdd(&count, 1u);
@@ -38,7 +38,7 @@ __global__ void set(unsigned char* byte) {
   if (threadIdx.x == 0) *byte = 1;
 }
 
-// Adds as if no other block ran at the same time.
+// Adds under the assumption that no other block runs at this time.
 __global__ void add_alone(unsigned* sum) {
   const unsigned before = *sum;
   __syncthreads();
@@ -101,7 +101,7 @@ TEST_F(SimulatedKernels, SharedMemoryHoldsNothingThatABlockCanRestOn) {
   EXPECT_EQ(found, 0xa5a5a5a5u + 64);
 }
 
-// After `launches` of so many blocks.
+// The count after `launches` launches.
 template <typename... Parameters, typename... Arguments>
 unsigned sum_of_blocks(unsigned blocks, int launches, void (*kernel)(Parameters...),
                        Arguments... arguments) {

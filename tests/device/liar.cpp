@@ -1,5 +1,5 @@
-// A compressor for tests: top-k, but where it works on the CPU it sends its first two entries in
-// the wrong order. On a device it is honest unless told to lie there too.
+// A compressor for tests: top-k, but on the CPU it sends its first two entries in the wrong order.
+// On a device it sends right entries unless an option says otherwise.
 #include <methods/sparse.hpp>
 
 #include <cuda_runtime_api.h>
@@ -35,7 +35,8 @@ class Liar : public sdk::SparseCompressor<Liar> {
                              static_cast<cudaStream_t>(stream));
     });
   }
-  // On the CPU it does not look at what comes, so that it is not the first to find out.
+  // On the CPU decode does not check the payload, so that it is not the first code to find the
+  // error.
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
     if (call.on_device()) return SparseCompressor<Liar>::decode(call, items, payloads);
     for (uint64_t i = 0; i < items.size(); ++i) {

@@ -1,4 +1,4 @@
-// Kernels that nobody has loaded, and what their first launch waits for.
+// Kernels that are not loaded yet, and the waits of their first launch.
 #include <cuda_runtime.h>
 #include <nccl.h>
 
@@ -12,7 +12,7 @@ namespace penstock::simulated::loading_test {
 
 class SimulatedLoading : public SimulatedDevice {};
 
-// Each test has kernels of its own: they stay loaded.
+// Each test has its own kernels, because kernels stay loaded.
 template <int kNumber>
 __global__ void add_one(float* value) {
   if (threadIdx.x == 0) *value += 1;
@@ -62,8 +62,8 @@ TEST_F(SimulatedLoading, EachDeviceLoadsForItself) {
   EXPECT_EQ(waits().for_load, 1u);
 }
 
-// Rank 0 has told its part of a sum and launches a kernel; what it does then is what rank 1 waits
-// for before it tells its own. Whether rank 1 has heard of it within a time that is long enough.
+// Rank 0 queues its part of a sum and then launches a kernel. Rank 1 waits for the end of this
+// launch before it queues its own part. Returns whether rank 1 could continue within a long time.
 template <int kNumber>
 bool the_other_rank_goes_on() {
   ncclUniqueId id{};

@@ -1,4 +1,4 @@
-// Device memory is out of the host's reach, and copies know where their ends lie.
+// The host cannot reach device memory, and copies check their bounds.
 #include <csignal>
 #include <set>
 
@@ -9,7 +9,7 @@ namespace penstock::simulated::memory_test {
 class SimulatedMemory : public SimulatedDevice {};
 class SimulatedMemoryDeathTest : public SimulatedDevice {};
 
-// Not optimised away.
+// The compiler must not remove this access.
 void touch(unsigned char* memory) {
   *static_cast<volatile unsigned char*>(memory) = 1;
 }

@@ -1,5 +1,5 @@
-// Methods with kernels for the simulated device, loaded from the folder where their plugins lie,
-// and what all tests of them share.
+// Methods with kernels for the simulated device, loaded from the folder of their plugins, and
+// helpers for the tests of these methods.
 #pragma once
 
 #include <penstock/fold.h>
@@ -28,13 +28,13 @@ inline test::LoadedPlugin simulated_plugin(const std::string& kind, const std::s
       sdk::text(PENSTOCK_SIMULATED_PLUGINS, "/", kind, "-", name, "-simulated.so"));
 }
 
-// A compressor by its name, and what is set of its options.
+// A compressor by its name, with options.
 struct Method {
   std::string name;
   test::OptionSettings options = {};
 };
 
-// Printed by gtest too.
+// gtest prints a method by this text too.
 inline void PrintTo(const Method& method, std::ostream* out) {
   *out << method.name;
   for (const auto& [name, value] : method.options) {
@@ -48,7 +48,7 @@ inline std::string text_of(const Method& method) {
   return out.str();
 }
 
-// One instance, for calls in whatever place.
+// One instance, for calls in every place.
 struct Compressor {
   explicit Compressor(const Method& method)
       : text(text_of(method)),
@@ -65,7 +65,7 @@ struct Compressor {
   test::CompressorInstance instance;
 };
 
-// Where it says that it works.
+// The devices in the traits of a compressor.
 inline constexpr uint64_t kOnCpu = uint64_t{1} << PENSTOCK_DEVICE_CPU;
 inline constexpr uint64_t kOnBoth = kOnCpu | uint64_t{1} << PENSTOCK_DEVICE_CUDA;
 

@@ -1,4 +1,4 @@
-// What is reported, and what is counted.
+// Misuses that are reported, and calls that are counted.
 #include <thread>
 
 #include "fixture.hpp"

@@ -13,13 +13,13 @@ namespace penstock::simulated::nccl_test {
 
 constexpr int kRanks = 4;
 
-// What one rank has.
+// The objects of one rank.
 struct Rank {
   int rank;
   ncclComm_t communicator = nullptr;
   cudaStream_t stream = nullptr;
 
-  // Device memory with these values; filled in order of the stream.
+  // Device memory that is filled with these values in the order of the stream.
   float* put(const std::vector<float>& values) const {
     void* memory = device_bytes(values.size() * sizeof(float));
     EXPECT_EQ(cudaMemcpyAsync(memory, values.data(), values.size() * sizeof(float),
@@ -49,7 +49,7 @@ class SimulatedNccl : public SimulatedDevice {
     settings.seed = seed;
     begin(settings);
   }
-  // `body` on kRanks threads that share a communicator.
+  // Runs `body` on kRanks threads that share a communicator.
   static void on_ranks(const std::function<void(Rank&)>& body) {
     ncclUniqueId id{};
     ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
@@ -198,7 +198,7 @@ TEST_F(SimulatedNccl, OrdersThatDifferOnOneStreamAreADeadlock) {
   EXPECT_TRUE(contains(all.back().sentence, "for ever")) << all.back().sentence;
 }
 
-// On streams of their own the two might pass, and might not.
+// On separate streams the two operations may pass each other or not.
 TEST_F(SimulatedNccl, OrdersThatDifferOnTwoStreamsAreReported) {
   ncclUniqueId other_id{};
   ASSERT_EQ(ncclGetUniqueId(&other_id), ncclSuccess);
@@ -251,7 +251,7 @@ TEST_F(SimulatedNccl, AnAbortEndsTheWorkOfAll) {
   });
 }
 
-// What is lost of four such numbers says which two were added first.
+// The rounding of a sum of these four numbers shows which two were added first.
 TEST_F(SimulatedNccl, SumsAreInAnOrderThatTheSizeOfAMessageChangesAndTheSameOnAllRanks) {
   std::array<std::set<float>, kRanks> seen;
   for (std::size_t count = 4; count < 8; ++count) {

@@ -1,5 +1,5 @@
-// Programs of many streams, under many seeds: those with all their events have one result, those
-// that lack one are found out.
+// Programs of many streams, with many seeds. A program with all its events has one result. The test
+// finds a program that lacks an event.
 #include <array>
 #include <bitset>
 #include <optional>
@@ -14,9 +14,9 @@ class SimulatedOrder : public SimulatedDevice {};
 constexpr uint64_t kSeeds = 200;
 constexpr std::size_t kStreams = 4, kBuffers = 5, kSteps = 60;
 
-// Copies and fills of buffers, on streams drawn from a seed; each step waits for the last use of
-// what it touches. What each step wrote is kept. A careless program leaves out the waits of one
-// step in its middle, the first whose order follows from nothing else and changes a value.
+// Copies and fills of buffers, on streams that a seed chooses. Each step waits for the last use of
+// its buffers. The program stores the value that each step wrote. A careless program leaves out the
+// waits of one step in its middle. The step is the first whose missing order changes a value.
 class Program {
  public:
   Program(uint64_t seed, bool careless) : random_(seed), careless_(careless) {
@@ -61,17 +61,17 @@ class Program {
   struct Use {
     cudaEvent_t event;
     std::size_t step;
-    Steps before;  // that are done before the event is
-    bool wrote;    // this buffer; else it only read it
+    Steps before;  // steps that end before the event
+    bool wrote;    // the use wrote the buffer; otherwise it only read
   };
   struct Buffer {
     unsigned char* memory;
-    unsigned char value;  // once all steps so far are done
+    unsigned char value;  // after all steps so far
     std::optional<Use> last_use;
   };
   struct Lane {
     cudaStream_t stream;
-    Steps before;  // that are done before what comes next
+    Steps before;  // steps that end before the next work
   };
 
   static void copy(unsigned char* to, const unsigned char* from, cudaStream_t stream) {

@@ -1,5 +1,5 @@
-// Sparse methods on a device, against themselves on the CPU: the same entries go, in every type of
-// values, with the same bits, and what is left is the same.
+// Sparse methods on a device, compared with the CPU. Equal entries are sent in every type of
+// values, with equal bits, and the rests are equal.
 #include "ranks.hpp"
 
 namespace penstock::simulated::pairs_test {
@@ -8,7 +8,7 @@ class PairsOnADevice : public WellUsedDevice {};
 
 const char* const kValueTypes[] = {"fp32", "fp16", "bf16", "int8"};
 
-// Compensated in the sweep that chooses.
+// The encode also compensates.
 Case folded(int64_t n, uint32_t ranks = 2) {
   return {.shape = {n}, .ranks = ranks, .form = PENSTOCK_FORM_AFFINE};
 }
@@ -78,9 +78,9 @@ TEST_F(PairsOnADevice, OfEveryRowHaveTheBitsOfTheCpu) {
             {.shape = shape, .work = work});
 }
 
-// Gradients of all steps are drawn anew and at first now and then jump, so that thresholds of odd
-// steps are found, serve, let too many or too few pass, and are due; then they settle, and the last
-// quarter goes by rows.
+// Each step has new gradients. At first their size jumps now and then, so that thresholds of odd
+// steps are estimated, reused, pass too many or too few entries, and become due. Then the size
+// stays constant, and the last quarter of the steps chooses rows.
 void expect_reuse_as_on_the_cpu(const Method& method, const test::Shape& shape, uint64_t n_steps,
                                 std::map<uint64_t, int>& counts) {
   const Compressor compressor(method);

@@ -1,5 +1,5 @@
-// What ranks hand over: in host memory, on its way, and in a place, as the calls of a compressor
-// find it there.
+// Payloads of ranks: in host memory as on the wire, and in a place, where a compressor's calls use
+// them.
 #pragma once
 
 #include <penstock/views.hpp>
@@ -12,7 +12,7 @@
 
 namespace penstock::simulated {
 
-// What one rank sends in a round, in host memory.
+// The payload of one rank in a round, in host memory.
 struct Sent {
   struct Section {
     uint64_t count = 0;
@@ -43,11 +43,10 @@ inline bool is_summed(const test::PlannedRound& round) {
   return round.c.combine == PENSTOCK_COMBINE_SUM;
 }
 
-// A payload of a round in a place. Its sections begin at addresses that are aligned to 8 bytes and
-// no more, as in messages.
+// A payload of a round in a place. As in messages, its sections are aligned only to 8 bytes.
 class PlacedPayload {
  public:
-  // As encode finds it: kind and counts are wrong until it has set them.
+  // For encode: kind and counts are wrong until encode has set them.
   PlacedPayload(Place& place, const test::PlannedRound& round)
       : place_(place), sections_(round.sections.size()) {
     for (uint64_t s = 0; s < sections_.size(); ++s) {
@@ -60,7 +59,7 @@ class PlacedPayload {
     }
     finish(kWrong, 0);
   }
-  // As decode finds it: what was sent and nothing behind it. `sent` must outlive it.
+  // For decode: the sections end with the sent data. `sent` must outlive this object.
   PlacedPayload(Place& place, const test::PlannedRound& round, const Sent& sent, int32_t rank)
       : place_(place), sections_(sent.sections.size()) {
     for (uint64_t s = 0; s < sections_.size(); ++s) {
@@ -76,7 +75,7 @@ class PlacedPayload {
   penstock_payload* c() { return &payload_; }
   const penstock_section& section(uint64_t s) const { return sections_[s]; }
 
-  // What encode has left here, once the device has done its work.
+  // The payload after encode, once the device has done its work.
   Sent sent() const {
     Sent sent;
     sent.kind = payload_.kind;
@@ -113,7 +112,7 @@ class PlacedPayload {
     payload_.sections = pointers_.data();
     payload_.n_sections = pointers_.size();
   }
-  // Of pairs only the indices have one on the device.
+  // A payload of pairs has a count on the device only for the indices.
   uint64_t count_of(uint64_t s) const {
     if (sections_[s].count != PENSTOCK_COUNT_ON_DEVICE) return sections_[s].count;
     if (s == 1 && payload_.kind == PENSTOCK_PAYLOAD_SPARSE) return count_of(0);
@@ -126,7 +125,7 @@ class PlacedPayload {
   penstock_payload payload_{};
 };
 
-// What a transport makes of the payloads of a summed round, in the order of ranks.
+// The sum that a transport makes of the payloads of a summed round, in the order of ranks.
 inline Sent summed(const test::PlannedRound& round, const std::vector<Sent>& all) {
   std::vector<test::PayloadPointer> payloads;
   std::vector<test::OwnedPayload*> pointers;

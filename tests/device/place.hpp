@@ -1,5 +1,5 @@
-// A place where calls of a plugin work, the CPU or a simulated device, so that a test makes the
-// same calls in both.
+// A place for calls of a plugin, the CPU or a simulated device, so that a test makes equal calls in
+// both.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -33,7 +33,7 @@ inline std::vector<float> floats_of(const Bytes& bytes) {
   return values_of<float>(bytes);
 }
 
-// Memory of one place, and the exec of calls there.
+// Memory in one place, and the exec for calls there.
 class Place {
  public:
   explicit Place(bool on_device, int device = 1) : on_device_(on_device) {
@@ -46,7 +46,7 @@ class Place {
       exec_.stream = new_stream();
     }
     exec_.scratch = allocate(exec_.scratch_bytes);
-    (void)cudaSetDevice(0);  // calls find another device as the current one
+    (void)cudaSetDevice(0);  // during calls another device is current
   }
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
@@ -105,10 +105,10 @@ class Place {
   std::vector<void*> memory_;
 };
 
-// Nothing, single elements, odd ones, around a warp's and a word's, and more than a block's.
+// Empty, single elements, odd sizes, around the size of a warp and of a word, larger than a block.
 inline constexpr int64_t kAwkwardSizes[] = {0, 1, 31, 63, 64, 65, 1000, 70001};
 
-// n values, the same for the same seed.
+// n values. Equal seeds give equal values.
 using Draw = std::vector<float> (*)(uint64_t n, uint64_t seed);
 
 inline std::vector<float> drawn(uint64_t n, uint64_t seed) {

@@ -1,12 +1,12 @@
-// Top-k and its residual on a device, against themselves on the CPU: one file, the same calls in
-// both places, and the same bits.
+// Top-k and its residual on a device, compared with the CPU. Both places use one file and equal
+// calls and must give equal bits.
 #include "ranks.hpp"
 
 namespace penstock::simulated::plugins_test {
 
 class PluginsOnADevice : public WellUsedDevice {};
 
-// The item as its memory sees it, whose state is what is kept.
+// The item as its memory sees it. Its only state has the kept values.
 struct MemoryItem {
   explicit MemoryItem(const penstock_item& of) : item(of) {
     item.states = &states;
@@ -19,7 +19,7 @@ struct MemoryItem {
   const penstock_tensor* states = &item.work;
 };
 
-// One call after the other, and all arrays after each.
+// Runs the calls of a step. Records all arrays after each call.
 Seen step(bool on_device, const Case& of) {
   const Compressor compressor({"topk", {{"density", 0.05}}});
   const test::LoadedPlugin residual = simulated_plugin("memory", "residual");
@@ -72,7 +72,7 @@ TEST_F(PluginsOnADevice, HaveTheBitsOfTheCpu) {
 TEST_F(PluginsOnADevice, LaunchNineKernelsForAStepAndThreeToGiveBackAndDrain) {
   const uint64_t before = calls(Call::kLaunch);
   (void)step(true, of_size(5000, 1));
-  // Eight of the selection, one sum, and give_back and drain: three.
+  // Eight launches of the selection, one sum, and three for give_back and drain.
   EXPECT_EQ(calls(Call::kLaunch) - before, 12u);
 }
 

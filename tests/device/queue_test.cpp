@@ -1,4 +1,4 @@
-// Streams are queues: what runs when, and what holds it back.
+// Streams are queues: the order of work, and the events that hold work back.
 #include <atomic>
 #include <thread>
 
@@ -65,7 +65,7 @@ TEST_F(SimulatedQueue, AnEventHoldsWorkBack) {
   }
 }
 
-// By clocks of their own, which only work moves.
+// The times come from the streams' own clocks, which only work advances.
 TEST_F(SimulatedQueue, EventsTellWhatTheWorkBetweenThemWouldTake) {
   unsigned char* memory = device_bytes(8);
   const cudaStream_t producer = new_stream(), consumer = new_stream();
@@ -100,7 +100,8 @@ TEST_F(SimulatedQueue, EventsWithoutATimeOrARecordTellNone) {
   EXPECT_EQ(milliseconds, 0);
 }
 
-// The consumer waits for the first record only; the second's work may still be queued.
+// The consumer waits only for the first record. The work before the second record may still be
+// queued.
 TEST_F(SimulatedQueue, AWaitIsForTheRecordMadeBefore) {
   int left = 0;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -151,7 +152,7 @@ TEST_F(SimulatedQueue, APollerDoesNotStarve) {
   }
 }
 
-// Queues a fill of 1 on `first`, then of 2 on `second`; how often 1 is what remains.
+// Queues a fill with 1 on `first`, then a fill with 2 on `second`. Returns how often 1 remains.
 int times_first_is_last(unsigned flags, bool first_is_legacy) {
   int times = 0;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -199,7 +200,7 @@ TEST_F(SimulatedQueue, HostFunctionsRunInOrderOnAnotherThread) {
   EXPECT_NE(seen.thread, std::this_thread::get_id());
 }
 
-// Late work takes what the host wrote behind the call; early work shows that this is wrong.
+// Late work sees a value that the host wrote after the call. Early work shows this error.
 TEST_F(SimulatedQueue, EarlyWorkFindsAHostThatFillsTooLate) {
   int late = 0;
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {

@@ -1,6 +1,6 @@
-// A few ranks at one place that take whole steps with a gradient, what they send gathered or summed
-// in host memory as transports do it, and all that the calls have written: to compare what they
-// leave behind on a device with what they leave behind on the CPU.
+// A few ranks on one place that take whole steps with a gradient. Their payloads are gathered or
+// summed in host memory, as transports do. The class records every array that the calls have
+// written, so a test can compare a device with the CPU.
 #pragma once
 
 #include "gradient.hpp"
@@ -23,11 +23,11 @@ class Ranks {
       for (const auto& [name, bytes] : ranks_[r].all()) seen[name_of(r, name)] = bytes;
     return seen;
   }
-  // Draws anew what the ranks hold as `name`; the same for the same seed.
+  // Draws new values for the array `name` of every rank. Equal seeds give equal values.
   void draw(const std::string& name, uint64_t seed) {
     for (uint32_t r = 0; r < of_.ranks; ++r) ranks_[r].draw(name, seed + r);
   }
-  // Holds, of what was seen elsewhere, all that the next step begins with.
+  // Sets the state at the begin of the next step from `seen`, the record of another run.
   void hold(const Seen& seen) {
     for (uint32_t r = 0; r < of_.ranks; ++r)
       for (const auto& [name, bytes] : ranks_[r].all())
@@ -45,7 +45,7 @@ class Ranks {
       sent.push_back(of_.absent.count(r) > 0 ? ranks_[r].absent(round) : send(r, round, seen));
     const test::PlannedRound& planned = ranks_.front().planned(round);
     if (is_summed(planned)) sent = {summed(planned, sent)};
-    // What is gathered is the same for all and changes nothing but results: one rank's are enough.
+    // Gathered payloads are equal on all ranks and change only results, so one receiver is enough.
     const uint32_t receivers = is_summed(planned) ? of_.ranks : 1;
     for (uint32_t r = 0; r < receivers; ++r)
       EXPECT_EQ(ranks_[r].receive(sent, {.round = round}).message, "");
@@ -67,7 +67,7 @@ class Ranks {
   std::deque<PlacedGradient> ranks_;
 };
 
-// The names under which two differ.
+// The names of the arrays that differ.
 inline std::string difference(const Seen& one, const Seen& other) {
   std::string names;
   for (const auto& [name, bytes] : one) {
@@ -77,8 +77,8 @@ inline std::string difference(const Seen& one, const Seen& other) {
   return one.size() == other.size() ? names : names + "not the same arrays";
 }
 
-// Calls compare(on the device, on the CPU, what it is) after each of so many steps, with one
-// instance for both. Gradients are new in each.
+// Calls compare(arrays on the device, arrays on the CPU, description) after each of `n_steps`
+// steps. Both places use one instance. Each step has new gradients.
 template <typename Compare>
 void compare_steps(const Compressor& compressor, const Case& of, uint64_t n_steps,
                    const Compare& compare) {
@@ -101,7 +101,7 @@ inline void expect_the_bits_of_the_cpu(const Method& method, const Case& of, uin
   expect_the_bits_of_the_cpu(Compressor(method), of, n_steps);
 }
 
-// What one rank sends of `work`, and what it holds then; in one step, by itself.
+// The payload of one rank for `work`, and the rank's arrays after it, in one separate step.
 struct Encoded {
   Sent sent;
   Seen left;

@@ -1,4 +1,4 @@
-// How the check of the kernels compares a device's results with the CPU's.
+// The comparison of a device's results with the CPU's, which the check of the kernels uses.
 #include "tests/cuda/check/same_bits.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The sample of a selection: how often it misleads, so that all entries compete.
+// The sample of a selection: how often it misleads, so that every entry must be compared.
 #include <kernels/cuda/select_plan.hpp>
 
 #include <gtest/gtest.h>
@@ -7,7 +7,8 @@ namespace penstock::simulated::samples_test {
 
 namespace cuda = kernels::cuda;
 
-// The chance that fewer than `most` of a sample reach a bound that `mean` of it reach on average.
+// The probability that fewer than `most` entries of a sample reach a bound, if `mean` entries reach
+// it on average.
 double fewer_than(uint64_t most, double mean) {
   double sum = 0;
   for (uint64_t i = 0; i < most; ++i)

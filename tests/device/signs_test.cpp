@@ -1,8 +1,8 @@
-// Methods that send signs, on a device and on the CPU: what is sent has the same signs, what is
-// received the same bits. Numbers that signs stand for are quotients of sums, which a device forms
-// in another order: they are a rounding of float32 apart at most (sums in double of up to 70001
-// terms of one sign differ by less than 2^-39 of themselves, see kernels/cuda/reduce.hpp), and what
-// is taken out of work is exactly what was sent.
+// Methods that send signs, on a device and on the CPU. The sent signs are equal, and decoded values
+// have equal bits. The numbers for the signs are quotients of sums, and a device adds in another
+// order. They differ by at most one rounding of float32, because sums in double of up to 70001
+// terms of one sign differ by less than 2^-39 relative to the sum (kernels/cuda/reduce.hpp). Encode
+// subtracts exactly the sent values from `work`.
 #include <functional>
 #include <limits>
 
@@ -25,13 +25,14 @@ bool votes(const Method& method) {
   return method.name == "signsgd" || method.name == "signum";
 }
 
-// Whether encode leaves work as it is, takes out what it sends, or compensates before that.
+// Encode leaves `work` unchanged, subtracts the sent values, or first compensates and then
+// subtracts.
 enum class Way { kLeft, kKept, kFolded };
 
 struct Input {
   Method method;
   int64_t n;
-  uint64_t zero_every;  // element; 0: none is zero, 1: all are
+  uint64_t zero_every;  // every n-th element is zero; 0: no zeros, 1: only zeros
   Way way = Way::kKept;
   uint64_t seed = 1;
 
@@ -42,7 +43,7 @@ struct Input {
             .beta = 1,
             .gamma = 1};
   }
-  // Gradients are 8 times their true value.
+  // The loss scale is 8, so gradients are 8 times their true value.
   std::vector<float> compensated() const {
     std::vector<float> values = before();
     if (way != Way::kFolded) return values;
@@ -78,7 +79,7 @@ Encoded encode(bool on_device, const Input& of) {
   return encoded;
 }
 
-// One rounding of float32.
+// The difference is at most one rounding of float32.
 void expect_near(const std::vector<float>& got, const std::vector<float>& expected) {
   ASSERT_EQ(got.size(), expected.size());
   for (uint64_t m = 0; m < got.size(); ++m)
@@ -86,7 +87,7 @@ void expect_near(const std::vector<float>& got, const std::vector<float>& expect
               std::fabs(expected[m]) * std::numeric_limits<float>::epsilon());
 }
 
-// What work holds once this payload is taken out of it.
+// The rest in `work` after this payload is subtracted.
 Bytes rest_of(const Input& of, const Sent& sent) {
   std::vector<float> rest = of.compensated();
   if (of.way == Way::kLeft) return bytes_of(rest);
@@ -112,8 +113,8 @@ TEST_F(SignsOnADevice, SendTheSignsOfTheCpuAndKeepExactlyTheRest) {
     for (const int64_t n : kAwkwardSizes)
       for (const uint64_t zero_every : {0, 1, 2, 100})
         for (const Way way : {Way::kLeft, Way::kKept, Way::kFolded}) {
-          if (way == Way::kFolded && votes(method)) continue;               // they fold nothing
-          if (n > 1000 && (zero_every < 2 || way == Way::kLeft)) continue;  // to be quick
+          if (way == Way::kFolded && votes(method)) continue;               // not folded
+          if (n > 1000 && (zero_every < 2 || way == Way::kLeft)) continue;  // saves time
           const Input of{method, n, zero_every, way};
           SCOPED_TRACE(::testing::PrintToString(of));
           const Encoded device = encode(true, of), cpu = encode(false, of);
@@ -195,7 +196,7 @@ TEST_F(SignsOnADevice, TurnOnesOwnPayloadIntoWhatItStandsFor) {
     expect_same_results(method, sent_by(method, 1000, 1), 1000, {.flags = PENSTOCK_DECODE_OWN});
 }
 
-// Work that is the gradient itself carries the loss scale: so does a vote.
+// If `work` is the gradient itself, the values and the vote have the loss scale.
 TEST_F(SignsOnADevice, VoteInTheUnitsOfWork) {
   const Method& method = kMethods[0];
   const Compressor compressor(method);
@@ -207,7 +208,7 @@ TEST_F(SignsOnADevice, VoteInTheUnitsOfWork) {
     ASSERT_EQ(out[i], signs[i] > 0 ? 8 : signs[i] < 0 ? -8 : 0) << i;
 }
 
-// A payload with `change` done to it is refused on the device in the words of the CPU.
+// A payload, changed by `change`, is refused on the device with the message of the CPU.
 void expect_refused(const Method& method, uint64_t zero_every,
                     const std::function<void(Sent&)>& change, const std::string& why) {
   SCOPED_TRACE(method.name + ": " + why);
@@ -260,7 +261,7 @@ TEST_F(SignsOnADevice, SayThatTheyWorkThere) {
             kOnBoth);
 }
 
-// Averages, copies and what drain leaves, after three steps.
+// Averages, copies and the values after drain, after three steps.
 std::vector<Bytes> averaged(bool on_device, int64_t n) {
   const test::LoadedPlugin momentum = simulated_plugin("memory", "momentum");
   const test::MemoryInstance memory(momentum, {{"momentum", 0.7}});

@@ -1,8 +1,8 @@
-// The door of the simulated CUDA device for tests: what it shall do, what it has seen. See
-// README.md for how it behaves. Every function is [any], and takes the lock that calls of the
-// device take.
+// The interface of the simulated CUDA device for tests: settings, faults and observations.
+// README.md describes the device's behaviour. Every function is [any], and takes the lock of the
+// device's calls.
 //
-// One state for the whole process, whoever uses it: libpenstock_device_simulated.so holds it.
+// The state exists once per process, in libpenstock_device_simulated.so.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace penstock::simulated {
 
-// ---- What it is ----
+// ---- Settings ----
 
 enum class Driver { kPresent, kTooOld, kMissing };
 
@@ -25,33 +25,35 @@ struct Settings {
   int devices = 2;
   uint64_t memory_bytes = uint64_t{4} << 30;  // of each device
   Driver driver = Driver::kPresent;
-  // How likely a call that queues work is to run some at once, of any stream. 0: work runs as late
-  // as can be. More finds what a host does too late, such as filling memory whose copy is queued.
+  // The probability that a call which queues work also runs some queued work, of any stream. At 0
+  // work runs as late as possible. A larger value finds host code that acts too late, for example
+  // code that fills memory whose copy is already queued.
   double early = 0;
-  // Memory of devices is open to the host, for libraries that move it. Who else touches it is not
-  // found then; memory that was freed stays closed.
+  // The memory of devices is open to the host, for libraries that move it. Then the simulation does
+  // not find wrong accesses by other code. Freed memory stays closed.
   bool open_to_hosts = false;
-  // Misuse ends the program with its sentence, instead of being kept for reports().
+  // A misuse ends the program with its message. Otherwise reports() returns the message.
   bool abort_on_misuse = false;
-  // Sums of NCCL's twin are made in the order of ranks, so that they have the bits of the CPU's.
-  // Else in one that goes by the element and the size of the message: NCCL promises none.
+  // NCCL's twin adds in the order of ranks, so that its sums have the bits of the CPU's sums.
+  // Otherwise the order depends on the element and on the size of the message, because NCCL
+  // promises no order.
   bool sums_by_rank = true;
 };
 
-// As at the start of the process, but for `settings`: all memory, streams, events, work, reports,
-// counts and orders for faults are gone. No call may be under way.
+// Returns to the state at the start of the process, with `settings`: memory, streams, events, work,
+// reports, counts and ordered faults are gone. No call may be under way.
 //
-// At the start: Settings{}, but PENSTOCK_SIMULATED_DEVICES and PENSTOCK_SIMULATED_SEED set these
-// two, for processes that have nobody to call this.
+// The process starts with Settings{}. For processes that cannot call reset(), the variables
+// PENSTOCK_SIMULATED_DEVICES and PENSTOCK_SIMULATED_SEED set the number of devices and the seed.
 void reset(const Settings& settings = {});
 
-// What work takes by the clocks of streams, which only cudaEventElapsedTime reads: so long for each
-// launch, and for each copy or fill.
+// The duration of each launch, and of each copy or fill, by the clocks of streams. Only
+// cudaEventElapsedTime reads these clocks.
 inline constexpr double kLaunchUs = 10, kCopyUs = 4;
 
 // ---- Faults to order ----
 
-// What can fail and is counted; a call belongs to one of them.
+// The kinds of calls that can fail and are counted. A call belongs to one kind.
 enum class Call {
   kAllocate,      // cudaMalloc
   kFree,          // cudaFree
@@ -75,35 +77,38 @@ enum class Call {
   kEventElapsed,
   kDeviceWait,  // cudaDeviceSynchronize
   kProperties,  // cudaGetDeviceProperties, priorities, cudaMemGetInfo, cudaPointerGetAttributes
-  kCurrent,     // cudaSetDevice, cudaGetDevice, and the driver's of contexts
+  kCurrent,     // cudaSetDevice, cudaGetDevice, and the driver's calls for contexts
   kCount,       // cudaGetDeviceCount, versions
   kGraph,       // captures and graphs
-  kNccl,        // all of NCCL; an error ordered for it comes as ncclUnhandledCudaError
+  kNccl,        // every call of NCCL; an ordered error comes as ncclUnhandledCudaError
   kEnd
 };
 
-// The `nth` call of this kind from now, 1 for the next, does nothing and returns `error`.
+// The `nth` call of this kind from now does nothing and returns `error`. 1 is the next call.
 void fail_call(Call call, uint64_t nth, int32_t error);
-// The `nth` piece of work of a kind that runs from now on (kCopy, kFill, kLaunch) fails, and with
-// it its device: as after an illegal address, all later calls on that device return `error`.
+// The `nth` piece of work of a kind (kCopy, kFill, kLaunch) that runs from now on fails. Its device
+// fails too: as after an illegal address, all later calls on that device return `error`.
 void fail_work(Call kind, uint64_t nth, int32_t error);
 // All later calls on the device return `error`; its work never runs. cudaErrorLaunchFailure is 719.
 void lose_device(int device, int32_t error = 719);
-// As many bytes as are held now, and `bytes` more, are all that the device has.
+// Limits the device's memory to the bytes that are held now plus `bytes`.
 void leave_memory(int device, uint64_t bytes);
 
-// ---- What it has seen ----
+// ---- Observations ----
 
 enum class Misuse {
   kWaitForNothing,       // a stream waits for an event that was never recorded
-  kStreamDestroyedBusy,  // destroyed with work still queued
-  kEventDestroyedBusy,   // destroyed while queued work waits for it
+  kStreamDestroyedBusy,  // a stream destroyed with work still queued
+  kEventDestroyedBusy,   // an event destroyed while queued work waits for it
   kHostMemoryFreedBusy,  // pinned memory freed while a queued copy uses it
-  kMemoryWrittenAround,  // found when it is freed
-  kDeadHandle,           // a stream, event or graph that is destroyed or never was, a pointer freed
-  kWrongPointer,         // of a copy: not where its kind says, or longer than its allocation
-  kCommunicatorDestroyedBusy,  // of NCCL, with work still queued
-  kCommunicatorUsedEarly,      // one that does not block, before its last operation was on its way
+  kMemoryWrittenAround,  // found when the memory is freed
+  kDeadHandle,           // a stream, event or graph that is destroyed or never existed, or a freed
+                         // pointer
+  kWrongPointer,         // a pointer of a copy: not in the memory that the kind of the copy says,
+                         // or beyond its allocation
+  kCommunicatorDestroyedBusy,  // a communicator of NCCL, with work still queued
+  kCommunicatorUsedEarly,      // a non-blocking communicator, used before its last operation was on
+                               // its way
   kRanksDiffer,                // operations of NCCL whose order or arguments differ between ranks
 };
 struct Report {
@@ -112,24 +117,25 @@ struct Report {
 };
 std::vector<Report> reports();
 
-// What was made and not given back yet, a sentence for each: memory, streams, events, graphs.
+// One sentence for each thing that was made and not given back: memory, streams, events, graphs.
 std::vector<std::string> leaks();
 
 uint64_t calls(Call call);
 uint64_t calls_of_this_thread(Call call);
 uint64_t held_bytes(int device);
 
-// Devices that have a context of this process: some thread made them current (cudaSetDevice, since
-// CUDA 12), or called what needs one while it had none. On a real device each costs some 0.5 GB.
+// Devices with a context of this process. A context is made if a thread makes the device current
+// (cudaSetDevice, since CUDA 12), or calls a function that needs a context. On a real device each
+// context costs some 0.5 GB.
 std::set<int> contexts();
 
-// Bytes of copies that were queued, by where they go; fills are none.
+// Bytes of queued copies, by destination. Fills are not counted.
 struct Copied {
   uint64_t to_device = 0, to_host = 0, on_device = 0;
 };
 Copied copied();
 
-// How often a host waited for the device, by the call that made it wait. A step's path has none.
+// How often a host thread waited for the device, by the call that waited. A step must never wait.
 struct Waits {
   uint64_t for_stream = 0, for_event = 0, for_device = 0;
   uint64_t for_copy = 0;           // cudaMemcpy

@@ -1,9 +1,9 @@
-// Sparse methods whose threshold is found on the device, against themselves on the CPU, over
-// several steps in which thresholds are estimated, reused, missed and learned.
+// Sparse methods that find their threshold on the device, compared with the CPU, over several
+// steps. In these steps thresholds are estimated, reused, missed and corrected.
 //
-// Thresholds rest on sums in double, which a device forms in another order: they differ by less
-// than a millionth. The entries that go are the same unless one lies in between, and none of these
-// does.
+// Thresholds depend on sums in double, and a device adds in another order. They differ by less than
+// a millionth. The sent entries are equal unless an entry lies between the two thresholds, and
+// these tests have no such entry.
 #include "ranks.hpp"
 
 #include <support/long.hpp>
@@ -21,7 +21,7 @@ void expect_near(const Bytes& there, const Bytes& here, const std::string& what)
     EXPECT_NEAR(got[i], expected[i], 1e-6 * std::fabs(expected[i])) << what << ", number " << i;
 }
 
-// States may rest on sums of another order; all else is the same.
+// States may depend on sums of another order. Everything else must be equal.
 void expect_the_choice_of_the_cpu(const Method& method, const Case& of) {
   const bool is_large = of.shape[0] > 5000;
   const uint64_t steps = test::is_long() ? (is_large ? 5 : 12) : (is_large ? 2 : 7);
@@ -90,7 +90,7 @@ TEST_F(SteeredOnADevice, ByASampledThresholdChooseWhatTheCpuChooses) {
             folded(n));
 }
 
-// Bands that the first thresholds miss, on both sides, and some that are never met.
+// Bands that the first thresholds miss, above and below, and some bands that no threshold meets.
 TEST_F(SteeredOnADevice, ByACorrectedThresholdChooseWhatTheCpuChooses) {
   for (const int64_t n : {0, 1, 64, 5000, 70001})
     for (const double upper : {1.0, 1.3, 4.0})
@@ -117,7 +117,7 @@ TEST_F(SteeredOnADevice, ChooseWhatTheCpuChoosesWhereNothingIsKept) {
 
 const Method kOneSign{"redsync", {{"density", 0.02}, {"quantised", true}}};
 
-// Sums of whole numbers are the same in every order: so are means, and what they leave.
+// Sums of integers are exact in every order, and so are means and rests.
 std::vector<float> whole(uint64_t n, uint64_t seed) {
   std::vector<float> values = drawn(n, seed);
   for (float& value : values) value = std::round(value * 3);
@@ -218,13 +218,14 @@ TEST_F(SteeredOnADevice, NobodyWaitsForAThreshold) {
   }
 }
 
-// Beside the compensation, the beginning of a fit, the selection and what is learned.
+// The other launches: the compensation, the begin of a fit, the selection and the update of the
+// state.
 TEST_F(SteeredOnADevice, AFitInStagesTakesALaunchForEachLookThatItMayTake) {
   constexpr uint64_t kOthers = 11;
   const struct {
     Method method;
     uint64_t looks;
-  } cases[] = {{{"sidco"}, 11},  // up to ten stages: the density is a thousandth
+  } cases[] = {{{"sidco"}, 11},  // up to ten stages, because the density is 0.001
                {{"sidco", {{"density", 0.3}}}, 1},
                {{"sidco", {{"stages", 1}}}, 1},
                {{"sidco", {{"stages", 2}, {"law", "gamma_pareto"}}}, 3},

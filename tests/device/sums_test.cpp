@@ -1,5 +1,5 @@
-// Compressors that send every value and sum on the way, none, fp16 and bf16, on a device against
-// themselves on the CPU: the same bits.
+// Compressors that send every value and sum on the way (none, fp16 and bf16), on a device, compared
+// with the CPU. The bits must be equal.
 #include "ranks.hpp"
 
 namespace penstock::simulated::sums_test {
@@ -8,7 +8,7 @@ constexpr const char* kAll[] = {"none", "fp16", "bf16"};
 
 class SumsOnADevice : public WellUsedDevice {};
 
-// With values that 16 bits do not reach, alone or as a sum, and zeros of both signs.
+// Includes values that are too large for 16 bits, alone or as a sum, and zeros of both signs.
 std::vector<float> drawn_with_extremes(uint64_t n, uint64_t seed) {
   std::vector<float> values = drawn(n, seed);
   const float extremes[] = {-0.0f, 6e4f, 0.0f, -3e30f, 1e-30f, 2e7f, -65504.0f, 3.3e38f};
@@ -64,7 +64,7 @@ TEST_F(SumsOnADevice, TakeWhateverTypeNoneTakes) {
       expect_the_bits_of_the_cpu({"none"}, {.shape = {70}, .work = work, .dtype = dtype});
 }
 
-// Of an item that keeps: one kernel to send, one to receive, and one for what give_back would want.
+// For an item with a residual: one kernel to send, one to receive, and one for give_back.
 TEST_F(SumsOnADevice, LaunchOneKernelToSendAndOneToReceive) {
   for (const char* name : {"fp16", "bf16"}) {
     const Compressor compressor({name});

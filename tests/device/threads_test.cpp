@@ -1,4 +1,4 @@
-// Ranks are threads: each with its streams, all with the same machine.
+// Ranks are threads. Each has its own streams, and all use one machine.
 #include <atomic>
 #include <thread>
 
@@ -10,7 +10,7 @@ class SimulatedThreads : public SimulatedDevice {};
 
 constexpr int kRanks = 4, kSteps = 100;
 
-// Fills, copies out through an event to a second stream, polls, compares.
+// Fills, copies to the host through an event on a second stream, polls, compares.
 void run_rank(int rank, std::atomic<int>& wrong) {
   EXPECT_EQ(cudaSetDevice(rank % 2), cudaSuccess);
   constexpr uint64_t kBytes = 5000;
@@ -51,7 +51,7 @@ TEST_F(SimulatedThreads, FourRanksOnTwoDevicesDoNotDisturbEachOther) {
   EXPECT_TRUE(leaks().empty());
 }
 
-// A function of the host may wait for what only another thread does, which must be able to call.
+// A function of the host may wait for another thread, and this thread must be able to make calls.
 TEST_F(SimulatedThreads, AHostFunctionThatWaitsHoldsNobodyUp) {
   const cudaStream_t stream = new_stream(), other = new_stream();
   std::atomic<bool> go{false};

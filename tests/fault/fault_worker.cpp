@@ -1,12 +1,12 @@
-// One rank of a job in which something goes wrong, for tests/fault/run_faults.py. Uses the C door
-// only.
+// One rank of a run with a fault, for tests/fault/run_faults.py. Uses only the C functions of
+// runtime.h.
 //
 //   fault_worker MODE DEADLINE_S COLLECTIVE
 //
-// In modes "cut" and "idle" nobody misbehaves: the link does, see run_cut.py. Otherwise
-// every rank makes a set of three gradients and steps. In step 3 rank 1 misbehaves as MODE says. A
-// rank that gets an error prints one line "rank R error CODE: MESSAGE" and exits with 3; one that
-// gets through prints "rank R done".
+// In modes "cut" and "idle" only the link fails, see run_cut.py. In other modes every rank makes a
+// set of three gradients and runs steps, and in step 3 rank 1 misbehaves as MODE says. A rank that
+// gets an error prints one line "rank R error CODE: MESSAGE" and exits with 3. A rank that finishes
+// prints "rank R done".
 #include <penstock/runtime.h>
 #include <penstock/scheduler.h>
 
@@ -26,16 +26,15 @@ namespace {
 
 uint32_t my_rank = 0;
 uint32_t deadline_s = 0;
-penstock_set* my_set = nullptr;  // both closed before the end where the mode is "aborts":
+penstock_set* my_set = nullptr;  // in mode "aborts" both are closed before the end, because
 penstock_runtime* closing_runtime =
-    nullptr;  // an interpreter that ends in a traceback does the same
+    nullptr;  // an interpreter does this too if it ends in a traceback
 
 penstock_str text(const std::string& value) {
   return {value.data(), value.size()};
 }
 
-// Prints an error and ends the process without waiting for anybody, as a training script's
-// traceback would.
+// Prints an error and ends the process without a wait, like the traceback of a training script.
 void check(penstock_status* error) {
   if (error == nullptr) return;
   const penstock_str message = penstock_error_message(error);
@@ -103,7 +102,7 @@ void misbehave(const std::string& mode, penstock_runtime* runtime) {
     closing_runtime = runtime;
     penstock_abort(runtime, text(reason));
   }
-  if (mode == "silent") sleep(1000);  // alive, but never goes on
+  if (mode == "silent") sleep(1000);  // alive, but does not continue
   if (mode == "busy") sleep(2 * deadline_s);
   if (mode == "leaves") {
     penstock_set_destroy(my_set);
@@ -126,19 +125,19 @@ void meet(penstock_runtime* runtime, const std::string& name) {
   penstock_operation_release(operation);
 }
 
-// Nobody misbehaves: the link between the ranks does.
+// No rank misbehaves, but the link between the ranks does.
 bool is_cut(const std::string& mode) {
   return mode == "cut" || mode == "idle";
 }
 
-// Where a plugin of tests/plugins lies.
+// Keys that find a plugin of tests/plugins.
 std::string test_plugin(const std::string& name) {
   const auto programs = std::filesystem::canonical("/proc/self/exe").parent_path();
   return "allow_insecure_paths = true\nplugin_path = [\"" + programs.string() + "/plugins/" + name +
          "\"]\n";
 }
 
-// What the configuration says beyond the deadline.
+// Keys of [runtime] in addition to the deadline.
 std::string runtime_of(const std::string& mode) {
   if (mode == "silent") return "busy_limit_s = " + std::to_string(deadline_s) + "\n";
   if (mode == "hangs")
@@ -150,8 +149,8 @@ std::string runtime_of(const std::string& mode) {
   return "";
 }
 
-// Steps with known results, one line each, until the network has had its day: see run_cut.py. All
-// ranks compute for `idle_s` in the middle, and send nothing.
+// Runs steps with known results, one line each, until the test of the network is over: see
+// run_cut.py. In the middle all ranks compute for `idle_s` and send nothing.
 void train(penstock_set* set, Gradients& gradients, uint32_t world, uint32_t idle_s) {
   constexpr int kSteps = 120;
   constexpr int kIdle = 20;
@@ -162,7 +161,7 @@ void train(penstock_set* set, Gradients& gradients, uint32_t world, uint32_t idl
       std::fill(values.begin(), values.end(), unit * float(my_rank + 1));
     for (size_t i = gradients.values.size(); i-- > 0;) ready(set, gradients, i);
     check(penstock_wait_all(set));
-    // Small whole numbers: exact in any order.
+    // Small integers, so the sum is exact in any order.
     const float mean = unit * float(world + 1) / 2;
     for (const std::vector<float>& values : gradients.values)
       for (const float value : values)
@@ -178,7 +177,7 @@ void train(penstock_set* set, Gradients& gradients, uint32_t world, uint32_t idl
   }
 }
 
-// A data loader's worker: a child of this process that calls the runtime, and ends by itself.
+// A data loader's worker: a child of this process that calls the runtime and then ends.
 void call_from_a_child(penstock_runtime* runtime, penstock_set* set) {
   const pid_t child = fork();
   if (child != 0) {
@@ -207,7 +206,7 @@ void call_from_a_child(penstock_runtime* runtime, penstock_set* set) {
   std::exit(0);
 }
 
-// As sys.exit in a child: exit handlers run.
+// Like sys.exit in a child: exit handlers run.
 void exit_in_a_child() {
   const pid_t child = fork();
   if (child == 0) std::exit(0);
@@ -227,7 +226,8 @@ int main(int argc, char** argv) {
   std::string scheme = "scheduler = \"wfbp\"\n";
   if (mode == "loads" && my_rank == 1) scheme = "compressor = \"topkk\"\n";
   if (mode == "differs" && my_rank == 1) scheme = "scheduler = \"fusion\"\n";
-  // It compresses nothing, and alone in a bucket is not asked.
+  // identity-c compresses nothing, and is not called for a gradient alone in a bucket. So this mode
+  // uses fusion.
   if (mode == "hangs")
     scheme = "scheduler = \"fusion\"\ncompressor = \"identity-c\"\nmemory = \"none\"\n";
   const bool is_stuck = mode == "constructor" && my_rank == 1;

@@ -1,6 +1,6 @@
-// The core's own readers on damaged input: the TOML of a run, control frames, the bytes of a plan,
-// the record of a plugin's file. None may crash, read out of bounds or hang; what they accept must
-// be written and read back the same where they can write.
+// The core's own readers with damaged input: the TOML of a run, control frames, the bytes of a
+// plan, the record of a plugin file. A reader must not crash, read out of bounds or hang. If there
+// is a writer, accepted input must be unchanged after it is written and read again.
 #include "core/config/load.hpp"
 #include "core/control/protocol.hpp"
 #include "core/plan/plan.hpp"
@@ -67,8 +67,8 @@ TEST(CoreFuzz, DamagedTomlIsRefusedOrGivesAConfig) {
   EXPECT_GT(refused, 0u);
 }
 
-// Keys of thousands of parts, whole, in headers and in inline tables: they must not reach a parser
-// that follows them by recursion.
+// Keys with thousands of parts, undamaged, in headers and in inline tables. They must not reach a
+// parser that follows them by recursion.
 TEST(CoreFuzz, DamagedDeepKeysAreRefusedOrGiveAConfig) {
   std::string key = "a";
   for (int i = 0; i < 10000; ++i) key += i % 7 == 0 ? " . \"b.'\"" : i % 5 == 0 ? ".'\"'" : ".c";
@@ -127,7 +127,7 @@ TEST(CoreFuzz, DamagedControlFramesAreRefusedOrReadBackTheSame) {
     for (const std::string& frame : frames()) {
       control::FrameBuffer buffer(control::kMaxHelloBytes);
       const std::string bytes = mutated(frame, random);
-      const uint64_t cut = random.below(bytes.size() + 1);  // as a socket might deliver them
+      const uint64_t cut = random.below(bytes.size() + 1);  // in parts, as from a socket
       buffer.append(std::string_view(bytes).substr(0, cut));
       uint64_t bodies = 0;
       for (int part = 0; part < 2; ++part) {
@@ -171,8 +171,8 @@ TEST(CoreFuzz, DamagedPlansAreRefusedOrReadBackTheSame) {
   EXPECT_GT(refused, 0u);
 }
 
-// A plugin's file, changed where the reader follows it: a few bytes anywhere or near the front, or
-// cut off. What is found in it must lie inside.
+// A plugin file with changes where the reader reads: a few bytes anywhere or near the begin, or a
+// missing end. Everything that the reader finds must lie inside the file.
 TEST(CoreFuzz, DamagedPluginFilesAreRefusedOrReadWithinTheirBounds) {
   const char* const folder = std::getenv("PENSTOCK_PLUGIN_DIRECTORY");
   ASSERT_NE(folder, nullptr);
@@ -217,7 +217,7 @@ TEST(CoreFuzz, DamagedPluginRecordsAreRefusedOrGiveALegalName) {
       ASSERT_EQ(record.status().code(), Code::invalid_argument);
       continue;
     }
-    if (record.value().abi_major != PENSTOCK_ABI_MAJOR) continue;  // only the numbers count then
+    if (record.value().abi_major != PENSTOCK_ABI_MAJOR) continue;  // then only numbers count
     ASSERT_TRUE(is_plugin_name(record.value().name)) << record.value().name;
   }
 }

@@ -1,6 +1,7 @@
-// Every compressor that was built decodes payloads that a peer has damaged: counts, kinds, bytes,
-// missing sections. Each gives INVALID_PAYLOAD that names rank and gradient, or decodes to finite
-// numbers; no state that all ranks share changes when a rank decodes what it sent itself.
+// Every built compressor decodes payloads that a peer has damaged: counts, kinds, bytes, missing
+// sections. The compressor must return INVALID_PAYLOAD with rank and gradient, or decode to finite
+// numbers. When a rank decodes its own damaged payload, no state may change that is equal on all
+// ranks.
 #include <algorithm>
 #include <cmath>
 #include <fuzz/mutate.hpp>
@@ -17,13 +18,13 @@ namespace {
 
 constexpr uint64_t kMutationsPerRound = 100;
 constexpr int32_t kPeer = 3;
-// Numbers below this can be scaled, added and multiplied by a factor without leaving float.
+// Smaller numbers can be scaled, added and multiplied by a factor, and float does not overflow.
 constexpr double kHarmless = 1e9;
 
 const std::vector<Shape> kShapes{{0}, {1}, {2}, {31}, {70}, {7, 9}, {24, 40}, {2100}};
 
-// A payload of its own: every section lies in a block of exactly its count, so that a sanitizer
-// sees each read behind it.
+// A payload whose sections each lie in a separate block of exactly their count, so that a sanitizer
+// finds every read behind a section.
 class LoosePayload {
  public:
   explicit LoosePayload(OwnedPayload& from) : payload_(*from.c()) {
@@ -38,7 +39,7 @@ class LoosePayload {
   std::vector<penstock_section>& sections() { return sections_; }
   std::vector<unsigned char>& contents(uint64_t section) { return contents_[section]; }
 
-  // To be called after the last change. A count above the capacity keeps the bytes it had.
+  // Call it after the last change. If a count is above the capacity, the section keeps its bytes.
   const penstock_payload* c() {
     pointers_.clear();
     blocks_.clear();
@@ -87,7 +88,7 @@ void damage(LoosePayload& loose, uint64_t n, Random& random) {
       case 0:
         loose.payload().kind = static_cast<uint32_t>(random.below(7));
         break;
-      case 1:  // sums have no sections but those of the plan
+      case 1:  // a sum must have exactly the planned sections
         if (loose.payload().rank == kPeer)
           loose.payload().n_sections = random.below(loose.sections().size() + 1);
         break;
@@ -103,9 +104,9 @@ void damage(LoosePayload& loose, uint64_t n, Random& random) {
   }
 }
 
-// True where values that stand for elements or factors are all of a size that cannot overflow. A
-// peer may send any number as a value; whatever else it sends must not make one. Where indices say
-// whose a scale is, they may repeat, and what fits once need not fit twice.
+// True if no value of an element or a factor is large enough to overflow. A peer may send any
+// number as a value, but damage elsewhere in a payload must not create such a number. Indices of
+// scales may repeat, so a value that is harmless once may overflow twice.
 bool values_are_harmless(const penstock_payload& payload) {
   bool indexed = false;
   for (uint64_t s = 0; s < payload.n_sections; ++s)
@@ -131,7 +132,7 @@ bool values_are_harmless(const penstock_payload& payload) {
   return true;
 }
 
-// One item on one rank of a rig, decoding by itself.
+// One item on one rank of a rig, which it decodes alone.
 class Decoder {
  public:
   Decoder(CompressorRig& rig, uint64_t item) : rig_(rig), item_(item) {}
@@ -214,8 +215,8 @@ void expect_one(Decoder& decoder, uint32_t round, OwnedPayload& valid, Random& r
     ASSERT_TRUE(std::isfinite(out[e])) << "element " << e << " is " << out[e];
 }
 
-// All rounds of one item in one step. Every round ends with the payload as it was, so that states
-// are what the next round expects.
+// Decodes the rounds of one item in one step. Each round ends with the undamaged payload, so that
+// the next round finds valid states.
 void expect_item(CompressorRig& rig, uint64_t item, Random& random, Tally& tally) {
   Decoder decoder(rig, item);
   for (uint32_t round = 0; round < decoder.need().rounds.size(); ++round) {
@@ -246,15 +247,15 @@ TEST_P(DecodeFuzz, DamagedPayloadsAreRefusedOrDecodeToFiniteNumbers) {
       rig = std::make_unique<CompressorRig>(RigSettings{.ranks = 2, .keep = true}, kShapes, plugin,
                                             settings);
     } catch (const std::runtime_error&) {
-      continue;  // goes only with another option, or is no multiple of what it must be
+      continue;  // the option does not fit the item or another option
     }
     std::vector<uint64_t> numels;
     for (uint64_t i = 0; i < rig->n_items(); ++i) numels.push_back(rig->numel(i));
-    // Two steps: states that the first one left, and both phases of methods that alternate.
+    // Two steps, so that states of an earlier step exist and alternating methods run both phases.
     for (uint64_t step = 0; step < 2; ++step) {
       for (uint64_t i = 0; i < rig->n_items(); ++i)
         ASSERT_NO_FATAL_FAILURE(expect_item(*rig, i, random, tally));
-      rig->step(draw_gradients(heavy_tailed, 2, numels, step));  // looks at all guards
+      rig->step(draw_gradients(heavy_tailed, 2, numels, step));  // checks every guard
     }
   }
   EXPECT_GT(tally.refused, 0u) << "no damage was noticed";

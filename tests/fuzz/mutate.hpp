@@ -1,5 +1,5 @@
-// Changes to bytes, drawn from a fixed seed: what the fuzz programs here share. There is no
-// coverage feedback and no corpus on disk; inputs are made by the encoders themselves.
+// Changes to bytes from a fixed seed, for all fuzz programs. There is no coverage feedback and no
+// corpus on disk. The inputs come from the encoders.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace penstock::test {
 
-// Numbers at which decoders go wrong: ends of ranges, and what is no number.
+// Numbers at which decoders fail: limits of ranges, infinities and NaN.
 inline uint32_t awkward_word(Random& random, uint64_t n) {
   const uint32_t words[] = {0,
                             1,
@@ -53,7 +53,7 @@ inline void mutate_bytes(unsigned char* bytes, uint64_t size, uint64_t n, Random
   }
 }
 
-// A text or a message with parts changed, cut out, doubled, or cut off.
+// Returns a text or message with changed, removed or repeated parts, or cut off.
 inline std::string mutated(std::string bytes, Random& random) {
   for (uint64_t k = 1 + random.below(3); k > 0 && !bytes.empty(); --k) {
     const uint64_t at = random.below(bytes.size());

@@ -1,7 +1,6 @@
-// Needs with random extreme values: the validator of the SDK and the core's copy of a need never
-// crash, read out of bounds or wrap, and what they accept has sizes that add up in 64 bits. Counts
-// stay true or are beyond every bound: that an array is as long as it says is all that nobody can
-// check.
+// Needs with random extreme values. The validator of the SDK and the core's copy of a need must not
+// crash, read out of bounds or wrap. The sizes of an accepted need must fit in 64 bits. A count is
+// either true or above every limit, because no host can check the length of an array.
 #include "core/fit/needs.hpp"
 
 #include <gtest/gtest.h>
@@ -33,7 +32,7 @@ uint64_t extreme(Random& random) {
   return values[random.below(std::size(values))];
 }
 
-// One of a field's values: mostly sound, so that the checks behind it are reached, too.
+// A value for a field. Most values are valid, so that later checks are reached too.
 template <typename T>
 void change(T& field, Random& random) {
   if (random.below(12) == 0) field = static_cast<T>(extreme(random));
@@ -42,13 +41,13 @@ template <typename T>
 void change_pointer(T& pointer, Random& random) {
   if (random.below(40) == 0) pointer = nullptr;
 }
-// More than there are is only said where it is refused before the array is read.
+// A count above the true number only if the check refuses it before the array is read.
 void change_count(uint64_t& count, uint64_t most, Random& random) {
   if (random.below(12) != 0) return;
   count = random.below(2) == 0 ? random.below(count + 1) : most + 1 + extreme(random) % (1u << 30);
 }
 
-// Everything a need may point to, as a plugin would hold it.
+// The objects to which a need may point, as in a plugin.
 struct Published {
   static constexpr size_t kStates = 3, kRounds = 2, kSections = 2;
   penstock_state_declaration states[kStates] = {};

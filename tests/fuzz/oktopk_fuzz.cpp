@@ -1,6 +1,7 @@
-// Ok-Topk's stages on pairs, counts and boundaries that a transport or a peer has damaged: all
-// ranks in one thread, joined by memory, of which one receives something else than was sent to it.
-// It refuses that, or ends with results of its items and gives back exactly what is not among them.
+// Ok-Topk's stages receive pairs, counts and boundaries that a transport or a peer has damaged. All
+// ranks run in one thread and exchange messages in memory. One rank receives other data than was
+// sent to it. It must refuse the data, or end with results within its items and give back exactly
+// the entries that are not among the results.
 #include <gtest/gtest.h>
 #include <penstock/error.hpp>
 #include <penstock/views.hpp>
@@ -36,7 +37,7 @@ std::vector<penstock_section_bound> pairs_of(uint64_t capacity) {
   return bounds;
 }
 
-// (position within all items, value) of payloads.
+// The entries of the payloads, as (position within all items, value).
 std::vector<std::pair<uint64_t, float>> entries_of(std::deque<OwnedPayload>& payloads) {
   std::vector<std::pair<uint64_t, float>> entries;
   uint64_t first = 0;
@@ -50,7 +51,7 @@ std::vector<std::pair<uint64_t, float>> entries_of(std::deque<OwnedPayload>& pay
   return entries;
 }
 
-// One rank: what it sends in a step, where results go, and its states.
+// One rank: its payload of a step, the storage of its results, and its states.
 struct Rank {
   oktopk::Channel channel;
   std::unique_ptr<oktopk::Ticket> ticket;
@@ -66,7 +67,7 @@ struct Rank {
   penstock_step step{};
 
   void begin(uint64_t index, uint64_t capacity, uint64_t rank, Random& random) {
-    ticket = std::make_unique<oktopk::Ticket>();  // rooms of exactly what this step needs
+    ticket = std::make_unique<oktopk::Ticket>();  // of exactly the needed size
     ticket->channel = &channel;
     items.clear(), own.clear(), results.clear(), refused.clear();
     item_pointers.clear(), own_pointers.clear(), result_pointers.clear(), refused_pointers.clear();
@@ -124,8 +125,8 @@ struct Rank {
   }
 };
 
-// Memory between the ranks. A message arrives for a rank in its own progress call, whatever the
-// others are at: where they are not in the same stage, with random bytes.
+// Messages between the ranks, in memory. A rank receives a message in its own progress call. The
+// messages from a rank in another stage are random bytes.
 class Network {
  public:
   Network() {
@@ -153,7 +154,8 @@ class Network {
     }
   }
 
-  // All ranks go through one step side by side. Each ends with no error, or with its own.
+  // Runs one step of all ranks, stage by stage. Each rank ends without error, or with its own
+  // error.
   void step(uint64_t index, uint64_t capacity, Random& random) {
     random_ = &random;
     errors = {};
@@ -170,8 +172,8 @@ class Network {
       ranks[r].begin(index, capacity, r, random);
       guarded(r, [&] { return oktopk::start(*ranks[r].ticket), false; });
     }
-    // What a rank sent in a stage must outlive the others' reading of it: all that is sent is
-    // copied before anyone goes on.
+    // A rank may change its data while other ranks still read it, so every message is copied before
+    // any rank continues.
     for (int stage = 0; stage < 8; ++stage) {
       for (uint32_t r = 0; r < kRanks; ++r) copy_sent(r);
       for (uint32_t r = 0; r < kRanks; ++r)
@@ -182,8 +184,8 @@ class Network {
 
   std::array<Rank, kRanks> ranks;
   std::array<std::optional<sdk::Error>, kRanks> errors;
-  std::optional<uint32_t> victim;  // whose messages arrive damaged
-  uint64_t damage = 0;             // one in so many of its messages
+  std::optional<uint32_t> victim;  // the messages to this rank arrive damaged
+  uint64_t damage = 0;             // damages one in this many messages
 
  private:
   template <typename Handle>
@@ -203,7 +205,7 @@ class Network {
     stages_[r] = ranks[r].ticket->stage;
   }
 
-  // What rank `from` has for rank `to` in a message like this one.
+  // The data of rank `from` for rank `to`, for a message such as `message`.
   std::string part(uint32_t from, uint32_t to, const penstock_message& message) {
     if (stages_[from] != stages_[to]) {
       std::string bytes(random_->below(10) * width(message), '\0');
@@ -255,7 +257,8 @@ class Network {
   Random* random_ = nullptr;
 };
 
-// Results lie within their items and ascend; what a rank sent is among them or given back.
+// Results lie within their items and ascend. Every entry that the rank sent is a result or given
+// back.
 void expect_whole(Rank& rank) {
   oktopk::give_back(*rank.ticket, rank.refused_pointers.data());
   std::set<uint64_t> kept;
@@ -300,7 +303,7 @@ TEST(OkTopkFuzz, DamagedMessagesAreRefusedOrGiveResultsWithinTheItems) {
       network.victim = victim;
       network.damage = 1 + random.below(4);
       ASSERT_NO_FATAL_FAILURE(network.step(index, run % 2 == 0 ? 5 : 60, random));
-      // The others may be led astray by what the victim made of it; they end in the same two ways.
+      // The victim may send wrong data after the damage. The other ranks also refuse or end.
       for (uint32_t r = 0; r < kRanks; ++r) {
         if (network.errors[r].has_value()) {
           ++refused;
@@ -319,7 +322,7 @@ TEST(OkTopkFuzz, DamagedMessagesAreRefusedOrGiveResultsWithinTheItems) {
   EXPECT_GT(ended, 1000u);
 }
 
-// Of regions that do not ascend nothing is used; those that do may be other ranks' business.
+// No rank uses regions that do not ascend. Regions that ascend may be valid on another rank.
 TEST(OkTopkFuzz, StatesThatSomebodyHasMadeUpAreForgottenOrRefused) {
   Random random(33);
   uint64_t ended = 0;

@@ -1,4 +1,4 @@
-// The options that a plugin is tried with: each in turn another way than its default.
+// Options for a fuzzed plugin. In each setting one option differs from its default.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace penstock::test {
 
-// Ends of an integer's range, the odd number next to its geometric middle and the multiple of 64
-// next to that; of a short range all.
+// The limits of an integer's range, the odd number next to its geometric middle, and the next
+// multiple of 64. Every value of a short range.
 inline std::set<int> values_of(const penstock_option& option) {
   const auto least = static_cast<int>(std::max(option.minimum, -0x1p30));
   const auto most = static_cast<int>(std::min(option.maximum, 0x1p30));
@@ -24,8 +24,8 @@ inline std::set<int> values_of(const penstock_option& option) {
   return values;
 }
 
-// The defaults, and each choice, switch and integer another way, one at a time; shares at their
-// largest, where payloads are longest.
+// The defaults, and a setting for each other value of each choice, switch and integer. Shares have
+// their largest value, which gives the longest payloads.
 inline std::vector<OptionSettings> settings_of(const LoadedPlugin& plugin) {
   std::vector<OptionSettings> all{{}};
   for (uint64_t o = 0; o < plugin.module->n_options; ++o) {

@@ -1,6 +1,6 @@
-// Every compressor that was built goes on from states that somebody has made up: a saved state has
-// a checksum, which says nothing about who wrote it. Whatever the bytes are, a step stays within
-// its buffers and leaves equal states on all ranks, and a single call does that or gives an error.
+// Every built compressor continues from invented states, because a checksum does not protect a
+// saved state against forgery. For any bytes, a step must stay within its buffers and leave equal
+// states on all ranks. A single call may also return an error.
 #include <cstring>
 #include <fuzz/settings.hpp>
 #include <memory>
@@ -15,8 +15,8 @@ namespace {
 const std::vector<Shape> kStateShapes{{0}, {1}, {31}, {7, 9}, {24, 40}, {2100}};
 constexpr uint64_t kFills = 6;
 
-// Alike on every rank, as replicated states are: NaN and the largest integers, large finite
-// numbers, negative ones, and then bytes drawn at random.
+// Equal on every rank, as replicated states are: NaN and the largest integers, large finite
+// numbers, negative numbers, and then random bytes.
 void fill_states(CompressorRig& rig, uint64_t fill) {
   constexpr unsigned char kSame[] = {0xff, 0x7f, 0xc1};
   for (uint32_t rank = 0; rank < rig.ranks(); ++rank) {
@@ -34,7 +34,7 @@ void fill_states(CompressorRig& rig, uint64_t fill) {
   }
 }
 
-// Each round of an item by itself, on states that no round before it has left.
+// Runs each round of an item alone, with states that no earlier round has written.
 void call_alone(CompressorRig& rig, uint64_t item, uint64_t fill) {
   const CompressorInstance& compressor = rig.compressor(0);
   const penstock_step step = rig.step_facts(0);
@@ -72,7 +72,7 @@ TEST_P(StatesFuzz, AnyBytesInStatesLeaveStepsWithinTheirBuffers) {
       rig = std::make_unique<CompressorRig>(RigSettings{.ranks = 2, .keep = true}, kStateShapes,
                                             plugin, settings);
     } catch (const std::runtime_error&) {
-      continue;  // goes only with another option
+      continue;  // needs another option
     }
     std::vector<uint64_t> numels;
     for (uint64_t i = 0; i < rig->n_items(); ++i) numels.push_back(rig->numel(i));
@@ -81,7 +81,7 @@ TEST_P(StatesFuzz, AnyBytesInStatesLeaveStepsWithinTheirBuffers) {
         for (uint64_t i = 0; i < rig->n_items(); ++i)
           ASSERT_NO_FATAL_FAILURE(call_alone(*rig, i, fill)) << "fill " << fill << ", item " << i;
         fill_states(*rig, fill);
-        // Looks at all guards, also for the calls before it.
+        // Checks every guard, also for the earlier calls.
         ASSERT_NO_THROW(rig->step(draw_gradients(heavy_tailed, 2, numels, rig->steps())))
             << "fill " << fill;
       }

@@ -1,5 +1,6 @@
-// Gathered messages that peers have damaged: the core's reader refuses them by rank, or its
-// payloads lie within what came, and those of the other ranks are as they were sent.
+// Gathered messages that peers have damaged. The core's reader must refuse such a message and name
+// the rank, or its payloads must lie within the received bytes. The payloads of the other ranks
+// must be unchanged.
 #include "core/bucket/coded_indices.hpp"
 #include "core/bucket/gathers.hpp"
 #include "core/bucket/wire.hpp"
@@ -49,7 +50,7 @@ struct Gathered {
   uint64_t capacity = 0;
   uint64_t header = 0;
   uint64_t uncoded = 0;
-  uint64_t end = 0;  // of what has come, in its memory
+  uint64_t end = 0;  // of the received bytes, in their memory
 
   Gathered() {
     context.name = "set";
@@ -96,7 +97,7 @@ struct Gathered {
     return item.received[0];
   }
 
-  // The bytes of a rank that sends kinds, counts and contents at random.
+  // The bytes of a rank whose kinds, counts and contents are random but valid.
   std::string honest(Random& random) {
     EXPECT_TRUE(message.before_encode(0).ok());
     for (ItemRun& item : coding.items) {
@@ -125,7 +126,8 @@ struct Gathered {
     }
   }
 
-  // What came from each rank, one part after the other, the last up to the end of what may come.
+  // Reads one part of each rank. The parts lie one after the other and end at the end of the
+  // memory, so that a sanitizer finds a read beyond them.
   Status read(const std::array<std::string, kWorld>& parts) {
     uint64_t bytes = 0;
     for (const std::string& part : parts) bytes += part.size();
@@ -142,7 +144,7 @@ struct Gathered {
       message.decoded_offsets.push_back(end + message.decoded_offsets.size() * uncoded);
       offset += part.size();
     }
-    for (ItemRun& item : coding.items) item.own[0].absent();  // no part is what was sent last
+    for (ItemRun& item : coding.items) item.own[0].absent();  // no old payload
     bucket.is_void = false;
     return message.read(leg, 0);
   }
@@ -173,7 +175,7 @@ struct Gathered {
     ASSERT_LE(data, behind);
     ASSERT_LE(section.count * dtype_bytes(section.dtype), static_cast<uint64_t>(behind - data));
   }
-  // Coded indices have been checked.
+  // The reader has already checked coded indices.
   void expect_decoded(const penstock_section& section, uint32_t rank) {
     const auto* const indices = static_cast<const uint32_t*>(section.data);
     const auto* const data = static_cast<const std::byte*>(section.data);
@@ -187,7 +189,7 @@ struct Gathered {
     }
   }
 
-  // The rank's part, written again from what was read of it.
+  // The rank's part, encoded again from the payloads that were read.
   std::string again(uint32_t rank) {
     EXPECT_TRUE(message.before_encode(0).ok());
     for (ItemRun& item : coding.items) {
@@ -225,7 +227,7 @@ std::string damaged(std::string part, const Gathered& gathered, Random& random) 
     default:
       part = mutated(part, random);
   }
-  part.resize(std::min<uint64_t>(part.size(), gathered.capacity));  // the room a transport has
+  part.resize(std::min<uint64_t>(part.size(), gathered.capacity));  // the capacity of a transport
   return part;
 }
 
@@ -257,7 +259,7 @@ TEST(WireFuzz, DamagedMessagesAreRefusedByRankOrReadWithinTheirBounds) {
     const Status status = gathered.read(parts);
     if (!status.ok()) {
       ++refused;
-      // Or it comes from another past, says its first word.
+      // The damage may also change the first word, which contains the digest.
       ASSERT_TRUE(status.code() == Code::invalid_payload || status.code() == Code::mismatch);
       ASSERT_NE(status.message().find("rank " + std::to_string(liar)), std::string::npos)
           << status.message();

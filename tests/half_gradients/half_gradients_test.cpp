@@ -1,6 +1,6 @@
-// Gradients of 16 bits through the whole engine, with every compressor that was built and every
-// memory that goes with it: the result is that of float32 gradients of the same values, rounded
-// once at the end. So all that lies between, above all what memories keep, is float32.
+// Gradients of 16 bits through the whole engine, with every built compressor and every memory that
+// fits it. The result equals the result of float32 gradients with equal values, rounded once at the
+// end. So all intermediate values, above all those in memories, must be float32.
 
 #include "core/set/testing.hpp"
 #include "tools/penstock/fit/matrix.hpp"
@@ -31,8 +31,8 @@ uint16_t bits_of(uint32_t dtype, float value) {
   return dtype == PENSTOCK_FLOAT16 ? test::to_float16(value) : test::to_bfloat16(value);
 }
 
-// The ends of a type's range. That of bfloat16 is float32's own, in which memories add up several
-// steps: a sixteenth leaves room for them.
+// The limits of a type's range. bfloat16 has the range of float32, and memories add several steps
+// in float32. A sixteenth of the range leaves room for these sums.
 struct Limits {
   float smallest, largest_subnormal, largest;
 };
@@ -41,7 +41,7 @@ Limits limits_of(uint32_t dtype) {
   return {0x1p-133f, 0x1.fcp-127f, 0x1.fep123f};
 }
 
-// What a gradient is made of.
+// The kinds of values in a gradient.
 enum class Kind { plain, large, limits, subnormal, small_steps };
 
 struct Case {
@@ -61,7 +61,7 @@ float value_of(Kind kind, uint32_t dtype, uint64_t i, uint64_t step, test::Rando
   switch (kind) {
     case Kind::plain:
       return static_cast<float>(random.gauss() * std::exp(random.gauss()));
-    case Kind::large:  // as an fp16 gradient under too large a loss scale
+    case Kind::large:  // like an fp16 gradient with too large a loss scale
       return sign * std::min(65504.0f, 65.504f * whole);
     case Kind::limits: {
       const float of_type[] = {limits.largest, limits.smallest, limits.largest_subnormal,
@@ -70,7 +70,7 @@ float value_of(Kind kind, uint32_t dtype, uint64_t i, uint64_t step, test::Rando
     }
     case Kind::subnormal:
       return sign * limits.smallest * std::fmod(whole, 127.0f);
-    case Kind::small_steps:  // what follows is below half a unit in the last place of the first
+    case Kind::small_steps:  // later values are too small for the sum
       return (dtype == PENSTOCK_FLOAT16 ? 1.0f : 0.25f) *
              (step == 0 ? 1024.0f + static_cast<float>(i) : 0.375f);
   }
@@ -98,14 +98,14 @@ Values gradients_of(uint32_t rank, uint64_t step) {
   return gradients;
 }
 
-// What rank 0 got.
+// The results of rank 0.
 struct Results {
   std::vector<std::vector<std::vector<uint16_t>>> halves;  // [step][gradient][element]
   std::vector<Values> floats;
   uint64_t state_bytes = 0;
 };
 
-// A step in which each gradient is handed over as T.
+// A step that hands over each gradient as type T.
 template <typename T>
 Status run_step_as(Set& set, std::vector<std::vector<T>>& gradients, bool narrow) {
   for (size_t g = gradients.size(); g-- > 0;) {
@@ -181,7 +181,7 @@ void expect_float32_rounded(const Results& narrow, const Results& wide) {
     }
 }
 
-// The memories that go with a compressor, for matrices and vectors.
+// The memories that fit a compressor, for matrices and vectors.
 std::vector<std::string> memories_of(const std::string& compressor) {
   static const std::vector<MatrixCell> cells = [] {
     Registry registry(test::test_host(), {plugin_directories({})});

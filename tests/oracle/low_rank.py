@@ -2,7 +2,9 @@
 
 M is the gradient as an n-by-m matrix, r = min(rank, n, m), orth() Gram-Schmidt. Here orth() works in float64. Another
 routine differs by a few units of 1e-7 times the condition of its input, so the runtime agrees up to rounding, not to the
-bit. Tensors that are not factored are sent dense, in this bucket, and nothing of them is kept.
+bit. A factor travels as float32, or rounded to 16 bits: t() rounds. The kept values of a rank follow from its rounded
+factor. The sum is rounded once more, and no memory keeps this rounding error. Tensors that are not factored are sent dense,
+in this bucket, and nothing of them is kept.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import torch
 
 from .method import Gradients, Item, Method, ascending_sum
 from .random import STREAM_Q, normals
+from .values import checked, narrowed
 
 
 def orthogonalise(factor: torch.Tensor) -> torch.Tensor:
@@ -40,9 +43,12 @@ class _LowRank(Method):
     """Matrices, their error E_r and factors; the rest is averaged densely."""
 
     def __init__(
-        self, items: Sequence[Item], ranks: int, rank: int, minimum_compression_rate: float, seed: int
+        self, items: Sequence[Item], ranks: int, rank: int, minimum_compression_rate: float, seed: int, value_type: str
     ) -> None:
         super().__init__(items, ranks)
+        self.value_type = checked(value_type)
+        if value_type == "int8":
+            raise ValueError("value_type is int8, whose sums do not fit into it; expected fp32, fp16 or bf16")
         self.max_rank = rank
         self.factored = [item for item in self.items if self._worth(item, minimum_compression_rate)]
         names = {item.name for item in self.factored}
@@ -66,6 +72,14 @@ class _LowRank(Method):
             for rank in range(self.ranks)
         ]
 
+    def rounded(self, factor: torch.Tensor) -> torch.Tensor:
+        """t() of a factor that a rank sends."""
+        return narrowed(factor, self.value_type)
+
+    def total(self, own: Sequence[torch.Tensor]) -> torch.Tensor:
+        """t() of the sum of all ranks' factors."""
+        return narrowed(ascending_sum(own), self.value_type)
+
     def dense_part(self, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
         return {item.name: ascending_sum([g[item.name] for g in grads]) / self.ranks for item in self.dense}
 
@@ -76,27 +90,33 @@ class _LowRank(Method):
 class PowerSgd(_LowRank):
     """Two dependent rounds per step, warm start from the summed Q of the last step.
 
-        P    = orth(sum_r X_r orth(Q))
-        Q_r  = X_r^T P;   Q = sum_r Q_r
+        P    = orth(t(sum_r t(X_r orth(Q))))
+        Q_r  = t(X_r^T P);   Q = t(sum_r Q_r)
         E_r  = X_r - P Q_r^T         (the local factor: the values of this rank's payload)
         update = (1/P) P Q^T
     """
 
     def __init__(
-        self, items: Sequence[Item], ranks: int, rank: int, minimum_compression_rate: float = 2.0, seed: int = 1
+        self,
+        items: Sequence[Item],
+        ranks: int,
+        rank: int = 4,
+        minimum_compression_rate: float = 2.0,
+        seed: int = 1,
+        value_type: str = "fp32",
     ) -> None:
-        super().__init__(items, ranks, rank, minimum_compression_rate, seed)
+        super().__init__(items, ranks, rank, minimum_compression_rate, seed, value_type)
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
         update = self.dense_part(grads)
         for item in self.factored:
             x = self.compensated(item, grads)
             q = orthogonalise(self.q[item.name])
-            p = orthogonalise(ascending_sum([x_r @ q for x_r in x]))
-            q_own = [x_r.T @ p for x_r in x]
+            p = orthogonalise(self.total([self.rounded(x_r @ q) for x_r in x]))
+            q_own = [self.rounded(x_r.T @ p) for x_r in x]
             for rank in range(self.ranks):
                 self.error[rank][item.name] = x[rank] - p @ q_own[rank].T
-            self.q[item.name] = ascending_sum(q_own)
+            self.q[item.name] = self.total(q_own)
             update[item.name] = (p @ self.q[item.name].T / self.ranks).reshape(item.shape)
         return update
 
@@ -104,15 +124,21 @@ class PowerSgd(_LowRank):
 class AcpSgd(_LowRank):
     """One round per step: the two factors take turns.
 
-        even steps:  Q = orth(Q);  P_r = X_r Q;    P = sum_r P_r;  E_r = X_r - P_r Q^T
-        odd steps:   P = orth(P);  Q_r = X_r^T P;  Q = sum_r Q_r;  E_r = X_r - P Q_r^T
+        even steps:  Q = orth(Q);  P_r = t(X_r Q);    P = t(sum_r P_r);  E_r = X_r - P_r Q^T
+        odd steps:   P = orth(P);  Q_r = t(X_r^T P);  Q = t(sum_r Q_r);  E_r = X_r - P Q_r^T
         update = (1/P) P Q^T
     """
 
     def __init__(
-        self, items: Sequence[Item], ranks: int, rank: int, minimum_compression_rate: float = 0.0, seed: int = 1
+        self,
+        items: Sequence[Item],
+        ranks: int,
+        rank: int = 4,
+        minimum_compression_rate: float = 0.0,
+        seed: int = 1,
+        value_type: str = "fp32",
     ) -> None:
-        super().__init__(items, ranks, rank, minimum_compression_rate, seed)
+        super().__init__(items, ranks, rank, minimum_compression_rate, seed, value_type)
         self.p: Gradients = {}
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
@@ -122,14 +148,14 @@ class AcpSgd(_LowRank):
             name = item.name
             if step % 2 == 0:
                 self.q[name] = orthogonalise(self.q[name])
-                own = [x_r @ self.q[name] for x_r in x]
+                own = [self.rounded(x_r @ self.q[name]) for x_r in x]
                 products = [p_r @ self.q[name].T for p_r in own]
-                self.p[name] = ascending_sum(own)
+                self.p[name] = self.total(own)
             else:
                 self.p[name] = orthogonalise(self.p[name])
-                own = [x_r.T @ self.p[name] for x_r in x]
+                own = [self.rounded(x_r.T @ self.p[name]) for x_r in x]
                 products = [self.p[name] @ q_r.T for q_r in own]
-                self.q[name] = ascending_sum(own)
+                self.q[name] = self.total(own)
             for rank in range(self.ranks):
                 self.error[rank][name] = x[rank] - products[rank]
             update[name] = (self.p[name] @ self.q[name].T / self.ranks).reshape(item.shape)

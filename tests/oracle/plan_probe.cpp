@@ -1,4 +1,4 @@
-// Asks the built schedulers for plans, so that an oracle in another language can compare its own.
+// Asks the built schedulers for plans, so that an oracle in another language can compare its plans.
 // One question per line of standard input, one answer per line of standard output:
 //
 //   {"scheduler": "fgbuff", "options": {"mode": "planned"}, "model": {...}, "measurements": [...]}
@@ -7,13 +7,13 @@
 //    "messages": [...], "explanation": [...], "exposed_us": 12.5, "planned_us": 80.1,
 //    "decisions": [...]}
 //
-// "options" and "measurements" may be absent. exposed_us is the forecast of planning::timeline,
-// planned_us what the call of plan took.
-// Measurements are shown to the instance after it has planned; a decision is 1 for a new plan,
-// which it is then asked for. A scheduler that refuses answers {"error": "...", "code": N}; a
-// question that cannot be read answers {"error": "..."}. Every question meets a fresh instance.
+// "options" and "measurements" may be absent. exposed_us is the forecast of planning::timeline, and
+// planned_us the duration of the plugin's call. The instance receives the measurements after it has
+// planned. A decision is 1 for a new plan, which the probe then asks for. A scheduler that refuses
+// gives {"error": "...", "code": N}. An invalid question gives {"error": "..."}. Every question has
+// a new instance.
 //
-// plan_probe finds the plugins in PENSTOCK_PLUGIN_DIRECTORY, or of its own build.
+// plan_probe finds the plugins in PENSTOCK_PLUGIN_DIRECTORY, or in its own build.
 #include <chrono>
 #include <iostream>
 #include <map>

@@ -20,7 +20,7 @@ double number_from(const json& value) {
   throw std::invalid_argument("'" + text + "' is no number, expected nan, inf or -inf");
 }
 
-// An object of which every key must be read.
+// An object whose keys must all be read.
 class Object {
  public:
   Object(const json& value, const char* what) : value_(value), what_(what) {
@@ -98,7 +98,7 @@ planning::LinkEntry link_from(const json& value) {
   return entry;
 }
 
-// A planner reads as many numbers as the period says.
+// A planner reads `period` numbers of each list.
 void expect_bytes_of_each_phase(const planning::ModelEntries& entries) {
   for (const planning::GradientEntry& gradient : entries.gradients)
     for (const planning::CandidateEntry& candidate : gradient.candidates)

@@ -1,7 +1,7 @@
-// Models and plans as JSON, for plan_probe. The names are those of planning::ModelEntries and of
-// penstock_measurement; what is absent has its default there. A number that JSON cannot write is a
-// text: "nan", "inf", "-inf". A key that is not known is an error, as silence would plan something
-// else than was asked.
+// Models and plans as JSON, for plan_probe. The names are the members of planning::ModelEntries and
+// penstock_measurement, and an absent member has its default value. A number that JSON cannot write
+// is a text: "nan", "inf", "-inf". An unknown key is an error, because otherwise a misspelt
+// question would get a wrong answer.
 #pragma once
 
 #include <penstock/scheduler.h>
@@ -14,8 +14,8 @@
 
 namespace penstock::test {
 
-// A model, checked as far as it must be to be owned: bytes for each phase of the period. All of
-// these throw std::invalid_argument or nlohmann's exceptions with the key at fault.
+// A model, checked so far that planning::OwnedModel can read it: it has bytes for each phase of the
+// period. Both functions throw std::invalid_argument or nlohmann's exceptions, with the wrong key.
 planning::ModelEntries model_from(const nlohmann::json& json);
 
 penstock_measurement measurement_from(const nlohmann::json& json);

@@ -211,7 +211,7 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
         kind = PowerSgd if name == "powersgd" else AcpSgd
         if not choice.compressor.get("warm_start", True):
             raise ValueError("warm_start is false, which this oracle does not simulate")
-        names = _same("rank", "minimum_compression_rate") | {"warm_start": ""}
+        names = _same("rank", "minimum_compression_rate", "value_type") | {"warm_start": ""}
         return [kind(items, ranks, seed=seed, **_options(choice.compressor, names))]
     if name == "signum":
         if choice.memory["plugin"] != "momentum":
@@ -229,7 +229,7 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
             raise ValueError(f"{name} has the memory {dict(choice.memory)}, this oracle simulates a plain residual")
         return [method(items, ranks, **_options(choice.compressor, _same(*names)))]
     if name == "powersgd-alternating":
-        names = _same("rank", "minimum_compression_rate")
+        names = _same("rank", "minimum_compression_rate", "value_type")
         return [AlternatingPowerSgd(items, ranks, seed=seed, **_options(choice.compressor, names))]
     if name in SPARSE_MORE:
         return [_sparse_more(choice, items, ranks, seed)]

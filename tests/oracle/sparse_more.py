@@ -249,17 +249,23 @@ class AdTopK(_Sparse):
 class AlternatingPowerSgd(_LowRank):
     """Power-SGD as its authors' package has it: one factor per step, the right one first.
 
-        even steps:  P = orth(P);  Q_r = X_r^T P;  Q = sum_r Q_r;  E_r = X_r - P Q_r^T
-        odd steps:   Q = orth(Q);  P_r = X_r Q;    P = sum_r P_r;  E_r = X_r - P_r Q^T
+        even steps:  P = orth(P);  Q_r = t(X_r^T P);  Q = t(sum_r Q_r);  E_r = X_r - P Q_r^T
+        odd steps:   Q = orth(Q);  P_r = t(X_r Q);    P = t(sum_r P_r);  E_r = X_r - P_r Q^T
         update = (1/P) P Q^T
 
     A step sends half of both factors on average, so half of their size counts for the rate.
     """
 
     def __init__(
-        self, items: Sequence[Item], ranks: int, rank: int = 4, minimum_compression_rate: float = 2.0, seed: int = 1
+        self,
+        items: Sequence[Item],
+        ranks: int,
+        rank: int = 4,
+        minimum_compression_rate: float = 2.0,
+        seed: int = 1,
+        value_type: str = "fp32",
     ) -> None:
-        super().__init__(items, ranks, rank, minimum_compression_rate / 2, seed)
+        super().__init__(items, ranks, rank, minimum_compression_rate / 2, seed, value_type)
         self.input = {i.name: normals(seed, i.index, STREAM_P, i.rows, self.width(i)) for i in self.factored}
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
@@ -267,8 +273,8 @@ class AlternatingPowerSgd(_LowRank):
         for item in self.factored:
             known = orthogonalise(self.input[item.name])
             x = self.compensated(item, grads)
-            own = [x_r.T @ known if step % 2 == 0 else x_r @ known for x_r in x]
-            self.input[item.name] = total = ascending_sum(own)
+            own = [self.rounded(x_r.T @ known if step % 2 == 0 else x_r @ known) for x_r in x]
+            self.input[item.name] = total = self.total(own)
 
             def product(sent: torch.Tensor, known: torch.Tensor = known) -> torch.Tensor:
                 return known @ sent.T if step % 2 == 0 else sent @ known.T

@@ -7,10 +7,11 @@ import torch
 
 from .cases import ITEMS, RANKS, expect_nothing_lost, gradients
 from .dgc import Dgc, DgcOptions
+from .low_rank import AcpSgd, PowerSgd
 from .method import Item
 from .ok_topk import OkTopK
 from .schemes import make_scheme
-from .sparse_more import AdTopK, ChunkTopK, RandomK
+from .sparse_more import AdTopK, AlternatingPowerSgd, ChunkTopK, RandomK
 from .threshold import FixedThreshold, GaussianK, RedSync, Sidco
 from .top_k import TopK
 from .values import narrowed
@@ -57,8 +58,35 @@ def test_sums_on_the_way_are_rounded_once_more_and_do_not_come_in_bytes() -> Non
             make(item, 2, True, 1.0, value_type="int8")
 
 
+LOW_RANK = {"power-sgd": PowerSgd, "acp-sgd": AcpSgd, "alternating": AlternatingPowerSgd}
+
+
+@pytest.mark.parametrize("kind", ("fp16", "bf16"))
+@pytest.mark.parametrize("name", LOW_RANK)
+def test_what_rounding_a_factor_leaves_over_stays(name: str, kind: str) -> None:
+    one_rank = LOW_RANK[name](ITEMS, 1, 2, value_type=kind)
+    given = {i.name: torch.zeros(i.shape, dtype=torch.float64) for i in one_rank.factored}
+    for step in range(20):
+        grads = gradients(step, ranks=1)
+        update = one_rank.step(step, grads)
+        for item in one_rank.factored:
+            given[item.name] += grads[0][item.name].double() - update[item.name].double()
+    for item in one_rank.factored:
+        gap = given[item.name].reshape(item.rows, item.cols) - one_rank.kept(0)[item.name].double()
+        assert float(gap.abs().max()) < 1e-4, "a single rank's sum loses nothing"
+    wide, narrow = (LOW_RANK[name](ITEMS, RANKS, 2, value_type=k).step(0, gradients(0)) for k in ("fp32", kind))
+    gap = max(float((wide[i.name] - narrow[i.name]).abs().max()) for i in one_rank.factored)
+    assert 0.0 < gap < 0.05, "values of size 4: a half unit in the last place of 8 bits, from four ranks and their sum"
+
+
+def test_factors_do_not_come_in_bytes() -> None:
+    for method in LOW_RANK.values():
+        with pytest.raises(ValueError, match="int8"):
+            method(ITEMS, RANKS, 2, value_type="int8")
+
+
 def test_scheme_files_say_the_type() -> None:
-    for plugin in ("topk", "dgc", "adtopk", "threshold", "gaussiank", "redsync", "sidco", "randomk", "chunktopk"):
+    for plugin in ("powersgd", "acpsgd", "powersgd-alternating", "topk", "dgc", "adtopk", "threshold", "gaussiank", "redsync", "sidco", "randomk", "chunktopk"):
         table = {"scheme": {"compressor": plugin, "memory": "residual"}, "compressor": {plugin: {"value_type": "fp16"}}}
         if plugin == "dgc":
             table["scheme"]["memory"] = "dgc"

@@ -1,12 +1,12 @@
-// Writes and reads sections by sdk/wire, so that an oracle in another language can compare its own.
-// One question per line of standard input, one answer per line of standard output; bytes are
-// hexadecimal digits, "-" where there are none, positions decimal, and values the 8 digits of their
-// bits:
+// Writes and reads sections with sdk/wire, so that an oracle in another language can compare its
+// own sections. One question per line of standard input, one answer per line of standard output.
+// Bytes are hexadecimal digits or "-" if there are none, positions are decimal, and values are the
+// 8 digits of their bits:
 //
 //   write-positions N CODINGS POSITION...    -> BYTES           CODINGS: 1 raw, 2 blocks, 4 Rice
 //   read-positions N BYTES                   -> POSITION... or "refused: WHY"
-//   write-values CODING VALUE...             -> BYTES VALUE...  the values as the receiver sees
-//   them read-values BYTES                        -> VALUE... or "refused: WHY"
+//   write-values CODING VALUE...             -> BYTES VALUE...  VALUE: as the receiver reads it
+//   read-values BYTES                        -> VALUE... or "refused: WHY"
 #include <algorithm>
 #include <bit>
 #include <cstdio>

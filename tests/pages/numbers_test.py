@@ -74,3 +74,11 @@ def test_each_word_of_the_glossary_stands_in_the_code():
     names = set(re.findall(r"\w+", " ".join(text_of(path) for path in headers.stdout.split())))
     missing = [name for _, code, _ in rows[1:] for name in re.findall(r"\w+", code) if name not in names]
     assert not missing
+
+
+def test_every_stage_of_a_program_stands_on_the_page_of_architecture():
+    sources = [path.read_text() for path in (ROOT / "core/bucket").rglob("*.?pp") if not path.stem.endswith("_test")]
+    stages = {name for text in sources for name in re.findall(r'Stage(?:OfRound)?\([^"()]*"([a-z ]+)"', text)}
+    text = text_of("docs/architecture.md").split("\n### Stages", 1)[1].split("\n### ", 1)[0]
+    assert len(stages) > 30
+    assert {name for name in stages if f"`{name}`" not in text} == set()

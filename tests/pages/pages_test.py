@@ -89,6 +89,22 @@ torch.save({"compression": state.state_dict()}, f"checkpoint-{hvd.rank()}.pt")
 dist.barrier()
 {block}"""
 
+_APART = """\
+import torch
+import penstock.torch as hvd
+hvd.init()
+model = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(4)])
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+inner = torch.optim.AdamW(model.parameters())
+{block}
+for _ in range(40):
+    optimizer.zero_grad()
+    model(torch.randn(4, 8)).square().mean().backward()
+    optimizer.step()
+"""
+CONTEXT["steps-apart-streaming"] = _APART
+CONTEXT["steps-apart-saving"] = _APART.replace("{block}", "optimizer = hvd.LocalSteps(inner, every=30)") + "{block}"
+
 # The recipe, and a training of two steps that fails where the hook was not registered.
 CONTEXT["lightning"] = """\
 import torch

@@ -1,6 +1,6 @@
-/* A scheduler in plain C11: one bucket for each gradient, in the order in which backward produces
- * them. Under another id, with BACKWARDS, it also lists the messages: those of the last bucket
- * first. SPOIL is one statement that makes a bad bucket. */
+/* A scheduler in plain C11: one bucket for each gradient, in the order of backward. With BACKWARDS
+ * it has another id and also lists the messages, in the reverse order of the buckets. SPOIL is a
+ * statement that makes an invalid bucket. */
 #include <penstock/plugin.h>
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
-// A plugin whose `fail_at`th call of all its instances with one label fails: a compressor that
-// sends half of every entry, and fails when it is made or plans; with MEMORY a memory that keeps
-// what was not sent, and fails also when it hands that over.
+// A plugin that fails in call number `fail_at`, counted over all instances with one label. The
+// compressor sends half of every entry and fails when it is made or plans. With MEMORY the plugin
+// is a memory that keeps unsent values. The memory also fails when it hands over its values.
 #include <penstock/compressor.hpp>
 #include <penstock/memory.hpp>
 
@@ -77,7 +77,7 @@ class Fails : Counted {
   void give_back(const Call&, const Item&, const PayloadReader&) {}
   void drain(const Call&, const Item& item) {
     const std::span<float> kept = item.state(0);
-    // Half of it is handed over when this fails.
+    // Half of the values are handed over before this fails.
     for (uint64_t i = 0; i < kept.size(); ++i) {
       if (i == kept.size() / 2) count("drain");
       item.out()[i] += kept[i];

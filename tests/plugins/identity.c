@@ -1,12 +1,14 @@
-/* A compressor in plain C11: sends every entry times `share`, and takes out of work what it sends.
- * It proves that a plugin needs no C++ and no SDK library, only the headers. With SCRATCH it asks
- * for memory for all items of a call, with INTEGERS it takes integers; with GATHERS it gathers,
- * and of an empty gradient sends nothing; with MUTE a rank whose label is "mute" sends nothing;
- * with HANGS a call of rank 1 never returns; with LATE plan takes four seconds where the label is
- * "mute", create where it is "late"; with SLOW encode takes 1000 us and 50 us for each element,
- * decode half; with SIBORROWED rank 1 sends nothing from step 1 on; SPOIL is one statement that
- * makes its plan a bad one.
- */
+/* A compressor in plain C11: sends every entry times `share`, and subtracts the sent values from
+ * `work`. It proves that a plugin needs no C++ and no SDK library, only the headers. Macros:
+ * SCRATCH: asks for memory for all items of a call.
+ * INTEGERS: takes integers.
+ * GATHERS: gathers, and sends nothing for an empty gradient.
+ * MUTE: a rank whose label is "mute" sends nothing.
+ * HANGS: a call of rank 1 never returns.
+ * LATE: plan takes four seconds if the label is "mute", create if the label is "late".
+ * SLOW: encode takes 1000 us and 50 us for each element, decode half.
+ * SIBORROWED: rank 1 sends nothing from step 1 on.
+ * SPOIL: a statement that makes the plan invalid. */
 #include <math.h>
 #include <penstock/plugin.h>
 #include <stdlib.h>
@@ -33,7 +35,7 @@ typedef float element;
 #define IDENTITY_VERSION "1.2.3"
 #endif
 
-/* The last host that loaded us: errors are made by it. */
+/* The last host that loaded this plugin. Errors are made by this host. */
 static const penstock_host* host;
 
 static penstock_status* fail(uint32_t code, const char* message) {
@@ -41,7 +43,7 @@ static penstock_status* fail(uint32_t code, const char* message) {
   return host->status_new(host->context, code, text);
 }
 
-/* One item's need, with everything it points to. */
+/* The need of one item, with everything to which the need points. */
 struct planned {
   penstock_section_bound bound;
   const penstock_section_bound* bounds[1];
@@ -149,7 +151,7 @@ static double now_us(void) {
   return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
 }
 
-/* Until a call that began at `start_us` has taken `share` of what encode takes. */
+/* Waits until a call that began at `start_us` has taken `share` of the time of encode. */
 static void take_time(double start_us, double share, const penstock_item* const* items,
                       uint64_t n_items) {
   double us = 1000;
@@ -225,7 +227,7 @@ static penstock_status* decode(void* instance, const penstock_exec* exec, const 
       const penstock_payload* payload = payloads[i * n_ranks + r];
       const element* values;
       if (payload->kind == PENSTOCK_PAYLOAD_ABSENT) continue;
-#ifndef SIBORROWED /* a sum that this rank added nothing to arrives as CODED */
+#ifndef SIBORROWED /* a sum to which this rank has added nothing arrives as CODED */
       if (payload->kind != PENSTOCK_PAYLOAD_DENSE)
         return fail(PENSTOCK_INVALID_PAYLOAD, "identity-c: expected a dense payload");
 #endif

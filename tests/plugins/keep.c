@@ -1,5 +1,5 @@
-/* A memory in plain C11: adds the gradient to what was not sent before. SPOIL is one statement that
- * makes its plan a bad one. */
+/* A memory in plain C11: adds the gradient to the unsent values. SPOIL is a statement that makes
+ * its plan invalid. */
 #include <penstock/plugin.h>
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 
 static const penstock_host* host;
 
-/* Every item has the same states, of its own size. */
+/* Every item has equal states, of its own size. */
 struct keep {
   penstock_state_declaration* declarations;
   const penstock_state_declaration** pointers;

@@ -1,4 +1,4 @@
-/* A sound shared object that is no plugin. */
+/* A valid shared object that is not a plugin. */
 #include <stdint.h>
 
 __attribute__((visibility("default"))) const uint64_t something_else = 1;

@@ -1,7 +1,6 @@
-/* A scheduler in plain C11 that draws its plans: where gradients are cut, what travels together and
- * in which order, by which of the routes that it may use, with which candidates, in which phases,
- * and when it starts. A plan is a pure function of the options and of the step that `observe` saw
- * last, which asks for a new one after every step. */
+/* A scheduler in plain C11 with random plans: random cuts, buckets, orders, routes (of the allowed
+ * routes), candidates, phases and start times. A plan is a pure function of the options and of the
+ * last step that `observe` saw. `observe` asks for a new plan after every step. */
 #include <penstock/plugin.h>
 #include <stdlib.h>
 
@@ -15,14 +14,14 @@ static const penstock_host* host;
 struct random_plan {
   uint64_t seed;
   uint64_t routes;     /* bit per PENSTOCK_ROUTE_* */
-  uint64_t leaves_out; /* matrices may be left out of phases: for memories that keep what waits */
-  uint64_t step;       /* when `observe` was called last */
+  uint64_t leaves_out; /* leaves matrices out of some phases; the memory must keep values */
+  uint64_t step;       /* of the last call of `observe` */
 };
 
-/* What is drawn of a gradient. */
+/* The random choices for a gradient. */
 struct drawn {
   uint64_t route;
-  uint64_t phase; /* in which it is in any case */
+  uint64_t phase; /* phase in which the gradient always is */
 };
 
 struct placed {
@@ -83,7 +82,7 @@ static uint64_t draw_route(const struct random_plan* self, const penstock_model*
   return route;
 }
 
-/* The pieces of a gradient in a phase, cut at multiples of what its candidate allows. */
+/* The pieces of a gradient in a phase, cut at the multiples that its candidate allows. */
 static uint64_t cut(const penstock_gradient_model* gradient, uint64_t number, uint32_t choice,
                     uint64_t* state, struct placed* pieces) {
   const uint64_t alignment = gradient->candidates[choice]->part_alignment;
@@ -122,7 +121,7 @@ static penstock_status* add_bucket(const penstock_plan_sink* sink, const struct 
   return sink->add_bucket(sink->context, &bucket);
 }
 
-/* The first messages of all buckets, in an order of their own; the others follow. */
+/* The first messages of all buckets, in a random order. The other messages follow. */
 static penstock_status* add_messages(const penstock_plan_sink* sink, uint32_t phase,
                                      uint32_t n_buckets, uint64_t* state) {
   const uint32_t offset = (uint32_t)below(state, n_buckets);

@@ -1,5 +1,5 @@
-// Sends every value times the learning rate of its gradient, so that a test sees which one a
-// compressor is told.
+// Sends every value times the learning rate of its gradient, so that a test sees the rate that the
+// compressor gets.
 #include <penstock/compressor.hpp>
 
 namespace sdk = penstock::sdk;

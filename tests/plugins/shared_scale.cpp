@@ -1,5 +1,5 @@
-// Eight bits a value on a scale that all ranks share. Round 0 finds the largest magnitude of any
-// rank; round 1 sends every value as a multiple of 1/127 of it.
+// Eight bits per value, with a scale that all ranks share. Round 0 finds the largest magnitude of
+// all ranks. Round 1 sends every value as a multiple of 1/127 of this magnitude.
 #include <penstock/compressor.hpp>
 
 #include <algorithm>
@@ -13,13 +13,13 @@ class SharedScale {
   explicit SharedScale(const sdk::Options&) {}
 
   void describe(penstock_compressor_traits& traits) const {
-    traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;  // rounding loses something in every step
+    traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;  // rounding loses mass in every step
   }
 
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     need.round(PENSTOCK_COMBINE_GATHER).section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, 1);
     need.round(PENSTOCK_COMBINE_GATHER).section(PENSTOCK_ROLE_VALUES, PENSTOCK_INT8, item.numel());
-    // What round 0 found must live until round 1; other buckets may come in between.
+    // The result of round 0 must live until round 1. Other buckets may come in between.
     need.states.add("scale", 1, 1, PENSTOCK_STATE_REPLICATED);
   }
 
@@ -38,7 +38,7 @@ class SharedScale {
     for (uint64_t i = 0; i < work.size(); ++i) {
       const float code = unit > 0 ? std::clamp(std::round(work[i] / unit), -127.0f, 127.0f) : 0;
       codes[i] = static_cast<int8_t>(code);
-      if (item.keeps()) work[i] -= code * unit;  // the last round, and there only
+      if (item.keeps()) work[i] -= code * unit;  // only in the last round
     }
     payload.count(0, work.size());
   }
@@ -46,7 +46,7 @@ class SharedScale {
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
     for (uint64_t i = 0; i < items.size(); ++i)
       for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
-        // Ranks may come in several calls: the first clears.
+        // The payloads of the ranks may come in several calls. The first call clears.
         const bool clears = (call.flags & PENSTOCK_DECODE_FIRST) != 0 && r == 0;
         if (call.round == 0)
           read_scale(items[i], payloads.at(i, r), clears);

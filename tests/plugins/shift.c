@@ -1,5 +1,5 @@
-/* A memory in plain C11 that compresses the difference from a shift, as EF21 does: h moves by what
- * was sent, and is owed to nobody. */
+/* A memory in plain C11 that compresses the difference to a shift, as in EF21. The sent values are
+ * added to h, and no rank is owed h. */
 #include <penstock/plugin.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-// A transport whose constructor never returns: before any rank has met another, and before anybody
-// watches over calls.
+// A transport whose constructor never returns. At that time no rank has met another, and no thread
+// watches calls.
 #include <penstock/collective.hpp>
 
 #include <unistd.h>

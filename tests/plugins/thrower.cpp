@@ -1,5 +1,5 @@
-// A compressor whose encode throws: through the C++ layer, which makes a status of it, or with RAW
-// past it, which no plugin may.
+// A compressor whose encode throws. The C++ layer makes a status of the exception. With RAW the
+// exception leaves the plugin, which no plugin may do.
 #include <penstock/compressor.hpp>
 
 #include <stdexcept>

@@ -1,5 +1,5 @@
-/* A scheduler in plain C11: every gradient alone, with its candidates in turn, a new plan after
- * every step. */
+/* A scheduler in plain C11: one bucket for each gradient, with its candidates by turns, and a new
+ * plan after every step. */
 #include <penstock/plugin.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 static const penstock_host* host;
 
 struct turns {
-  uint32_t turn; /* steps observed: plan itself remembers nothing */
+  uint32_t turn; /* observed steps, because plan itself has no state */
 };
 
 static penstock_status* create(const penstock_option_value* const* options, uint64_t n_options,

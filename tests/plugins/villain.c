@@ -1,5 +1,5 @@
-/* Plugins with one fault each, chosen by a macro. Only those that are wrong after loading ever run
- * code. */
+/* Plugins with one fault each, chosen by a macro. Code runs only in plugins whose fault appears
+ * after loading. */
 #include <penstock/plugin.h>
 #include <stdlib.h>
 
@@ -32,7 +32,7 @@ static penstock_status* create(const penstock_option_value* const* options, uint
 static void destroy(void* instance) {
   (void)instance;
   --alive;
-  /* Destroyed without having been created. */
+  /* Destroyed but never created. */
   if (alive < 0) abort();
 }
 

@@ -1,6 +1,6 @@
-// A scheduler that writes down what it is shown: as lines of its explanation, one "name value"
-// each. All gradients in one bucket of each phase; with MIXED the second half of them with their
-// second candidate; with EACH every gradient alone, and the plan is kept.
+// A scheduler that records its input: its explanation has one line "name value" for each number. It
+// puts all gradients into one bucket of each phase. With MIXED the second half of the gradients
+// uses the second candidate. With EACH every gradient has its own bucket, and the plan is kept.
 #include <penstock/scheduler.hpp>
 
 #include <numeric>

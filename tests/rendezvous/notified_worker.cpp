@@ -1,7 +1,8 @@
-// One rank of a run whose transport has no launcher of its own: it is told rank, size, hosts and
-// store when it joins, finds the others through that store, and says what it has learned in one
-// line. It moves no message: a run that only opens and ends needs none. Argument: the deadline in
-// seconds. FAILS_IN_JOIN: the transport of rank 1 cannot join. PROFILE: as the key.
+// One rank of a run whose transport has no launcher. The transport is told rank, size, hosts and
+// store when it joins. It finds the other ranks through that store and prints one line with its
+// results. It moves no message, because a run that only opens and ends needs no messages. Argument:
+// the deadline in seconds. FAILS_IN_JOIN: the transport of rank 1 cannot join. PROFILE: value of
+// that key.
 #include "core/runtime/runtime.hpp"
 
 #include <cstdio>
@@ -12,9 +13,9 @@ namespace {
 
 struct Told {
   uint32_t rank = 0, size = 0;
-  uint64_t sum = 0;  // over ranks of what each has put into the store
+  uint64_t sum = 0;  // sum of the values that the ranks put into the store
 
-  // What a transport of its own would do with addresses.
+  // Exchanges values as a transport would exchange addresses.
   Status join(penstock_world& world, uint64_t timeout_us) {
     if (!PENSTOCK_HAS_FIELD(&world, penstock_world, store) || world.store == nullptr)
       return internal("join was told no store");

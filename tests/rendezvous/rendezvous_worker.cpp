@@ -1,6 +1,6 @@
-// One rank: meets the others by the variables of its launcher, exchanges a value with each over the
-// store, and says what it has learned in one line. Argument: the deadline in seconds; RENDEZVOUS_S:
-// how long ranks that have not come are waited for, with a warning each second.
+// One rank: it meets the other ranks by the variables of its launcher, exchanges a value with each
+// rank through the store, and prints one line with the results. Argument: the deadline in seconds.
+// RENDEZVOUS_S: how long it waits for missing ranks, with a warning each second.
 #include "core/comm/rendezvous.hpp"
 
 #include <cstdio>

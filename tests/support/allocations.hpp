@@ -1,6 +1,6 @@
-// Replaces the program's allocator by one that counts, for the plugins as well: they find operator
-// new at run time. One source of a program includes it; the program exports its symbols. A thread
-// may ask for one of its allocations to fail.
+// Replaces the allocator of the program by an allocator that counts. It counts the plugins too,
+// because they find operator new at run time. One source of a program includes this file, and the
+// program exports its symbols. A thread may ask for one failed allocation.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace penstock::test {
 inline std::atomic<uint64_t> process_allocations{0};
 inline thread_local uint64_t thread_allocations = 0;
 
-// The n-th allocation of this thread from now on fails; 0: none.
+// The n-th allocation of this thread from now on fails. 0: no allocation fails.
 inline thread_local uint64_t failing_allocation = 0;
 
 inline bool allocation_fails() noexcept {
@@ -29,7 +29,8 @@ inline void* counted_allocation(std::size_t size) noexcept {
 
 }  // namespace penstock::test
 
-// Not inlined, or the compiler sees malloc's pointers freed by what it takes for another allocator.
+// Not inlined, because the compiler would warn: it would see malloc and a free that it takes for
+// another allocator.
 __attribute__((noinline)) void* operator new(std::size_t size) {
   if (void* memory = penstock::test::counted_allocation(size)) return memory;
   throw std::bad_alloc();

@@ -1,4 +1,4 @@
-// What a compressor that casts to a 16-bit float must do, for every such format alike.
+// Tests for every compressor that casts to a 16-bit float.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +8,25 @@ namespace penstock::test {
 
 struct CastFormat {
   std::string plugin_file;
-  uint16_t (*to_bits)(float);  // the definition, not our kernels
+  uint16_t (*to_bits)(float);  // the definition, not the kernels under test
   float (*from_bits)(uint16_t);
   float largest;  // finite
 };
 
 // The result is the float32 sum of rounded values, rounded once, divided by the ranks: to the bit,
-// for every distribution, awkward size and 1 to 4 ranks.
+// for every distribution and awkward size, and 1 to 4 ranks.
 void expect_cast_sums(const CastFormat& format);
-// Gradients of kLargeNumel, with a residual: rounded values.
+// Gradients of kLargeNumel elements, with a residual: values are rounded.
 void expect_large_casts(const CastFormat& format);
-// With a residual, 100 steps equal a plain loop to the bit, and encode takes out just what it
-// sends.
+// With a residual, 100 steps equal a plain loop to the bit, and encode subtracts exactly the sent
+// values.
 void expect_cast_keeps_rounding(const CastFormat& format);
-// Values too large for the format stay in the residual and do not become infinite, nor does a sum.
+// Values that are too large for the format stay in the residual. Neither they nor a sum becomes
+// infinite.
 void expect_cast_overflow_is_kept(const CastFormat& format);
-// A section of another length is INVALID_PAYLOAD, an absent payload counts as zeros.
+// A section of another length is INVALID_PAYLOAD. An absent payload counts as zeros.
 void expect_cast_reads_payloads_as_input(const CastFormat& format);
-// Without a memory a value too large for the format becomes infinite, which no one can overlook.
+// Without a memory a value that is too large becomes infinite, so a user sees the error.
 void expect_cast_overflows_without_memory(const CastFormat& format);
 
 }  // namespace penstock::test

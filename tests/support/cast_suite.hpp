@@ -1,5 +1,5 @@
-// The cases of cast_cases.hpp as a test suite, for the test program of one format: it registers its
-// tests where it is included.
+// The cases of cast_cases.hpp as a test suite for the test program of one format. To include this
+// file registers its tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ inline void PrintTo(const CastFormat& format, std::ostream* out) {
   *out << format.plugin_file;
 }
 
-// Instantiated with a format; the cases come with it.
+// Instantiated with a format, which adds the cases.
 class CastCases : public ::testing::TestWithParam<CastFormat> {};
 
 TEST_P(CastCases, SumsRoundedValues) {

@@ -1,5 +1,5 @@
-// For tests of methods whose payloads only they can read: the random words they draw, one payload
-// by itself, and payloads that no rank of ours would send.
+// For tests of methods whose payloads only the method can read: the random words of a method, a
+// single payload, and payloads that no Penstock rank would send.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace penstock::test {
 
 // The word that sdk/kernels/random_uniform.hpp defines, in 64-bit arithmetic with explicit
-// remainders, and that word as a number in (0, 1).
+// remainders, and this word as a number in (0, 1).
 struct DrawnBy {
   uint64_t seed;
   uint64_t gradient;
@@ -35,7 +35,7 @@ inline uint32_t drawn_word(const DrawnBy& by, uint64_t element) {
 inline float drawn_uniform(const DrawnBy& by, uint64_t element) {
   return static_cast<float>((drawn_word(by, element) / 512 + 0.5) / 8388608.0);
 }
-// The stream that takes the place of `stream` in step `index`.
+// The stream that replaces `stream` in step `index`.
 inline uint64_t stream_in_step(uint64_t stream, uint64_t index) {
   return stream + 16 * (index + 1);
 }
@@ -45,8 +45,8 @@ inline DrawnBy rounding_words(const Sender& sender) {
   return {sender.seed, sender.item, stream_in_step(4, sender.step), sender.rank};
 }
 
-// What `rank` sends in round 0 of the rig's next step when its work holds `values`. Work is taken
-// back to what it was.
+// The payload of `rank` in round 0 of the rig's next step, if its `work` has `values`. `work` is
+// restored.
 inline PayloadPointer encode_once(CompressorRig& rig, const std::vector<float>& values,
                                   uint32_t rank = 0, uint64_t item = 0) {
   const penstock_item* const view = rig.compressor_item(rank, item);
@@ -66,7 +66,7 @@ inline PayloadPointer encode_once(CompressorRig& rig, const std::vector<float>& 
   return payload;
 }
 
-// Decodes round 0 of one payload by itself, into rank 0's `out`; `flags` beside first and last.
+// Decodes round 0 of a single payload into rank 0's `out`. `flags` are added to first and last.
 inline Outcome decode_once(CompressorRig& rig, OwnedPayload& payload, uint64_t item = 0,
                            uint32_t flags = 0) {
   const penstock_payload* pointer = payload.c();
@@ -78,7 +78,7 @@ inline Outcome decode_once(CompressorRig& rig, OwnedPayload& payload, uint64_t i
                                         PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST | flags));
 }
 
-// True where decoding the payload by itself is INVALID_PAYLOAD and the message contains `part`.
+// True if decoding the single payload is INVALID_PAYLOAD and the message contains `part`.
 inline ::testing::AssertionResult refuses(CompressorRig& rig, OwnedPayload& payload,
                                           const std::string& part) {
   const Outcome outcome = decode_once(rig, payload);
@@ -87,8 +87,8 @@ inline ::testing::AssertionResult refuses(CompressorRig& rig, OwnedPayload& payl
   return ::testing::AssertionFailure() << "code " << outcome.code << ": " << outcome.message;
 }
 
-// Encodes `values` of item 0, makes a change, calls it rank 3's and decodes: INVALID_PAYLOAD that
-// names the rank, the gradient and `why`.
+// Encodes `values` of item 0, changes the payload, names rank 3 as the sender and decodes. Expects
+// INVALID_PAYLOAD with the rank, the gradient and `why`.
 inline void expect_refused(CompressorRig& rig, const std::vector<float>& values,
                            const std::function<void(OwnedPayload&)>& change,
                            const std::string& why) {
@@ -101,7 +101,7 @@ inline void expect_refused(CompressorRig& rig, const std::vector<float>& values,
     EXPECT_NE(outcome.message.find(part), std::string::npos) << outcome.message;
 }
 
-// Element `at` of a section, to be read or changed.
+// Element `at` of a section, to read or change.
 template <typename T>
 T& entry(OwnedPayload& payload, uint64_t section, uint64_t at) {
   return static_cast<T*>(payload.section(section).data)[at];

@@ -27,7 +27,7 @@ std::vector<float> runs(uint64_t n, uint64_t) {
   return values;
 }
 
-// Takes what is sent out of `work` and adds it to `total`.
+// Subtracts the sent values from `work` and adds them to `total`.
 void move(const std::vector<float>& sent, std::vector<float>& work, std::vector<float>& total) {
   ASSERT_EQ(sent.size(), work.size());
   for (uint64_t e = 0; e < sent.size(); ++e) {
@@ -110,7 +110,7 @@ void expect_one_result_wherever_it_runs(const LoadedPlugin& plugin, const Option
   Tensors first, kept;
   ThreadPerTask three(3);
   for (const std::string path : {"portable", "avx2", "avx512", "three threads"}) {
-    set_code_path(path);  // the widest where it does not run
+    set_code_path(path);  // the widest path if it cannot run
     set_workers(path == "three threads" ? three.table() : nullptr);
     CompressorRig rig({.ranks = 2}, shapes, plugin, options, load_plugin("memory", "residual"));
     const Tensors mean = rig.step(draw_gradients(heavy_tailed, 2, numels_of(rig), 5));

@@ -37,8 +37,8 @@ Elements zeros(const CompressorRig& rig) {
   return made;
 }
 
-// Where a sum over ranks is made in 16 bits, it rounds by so much of what is sent (and of the
-// smallest subnormal), and nobody keeps that.
+// A sum over ranks in 16 bits has this rounding, relative to the sent values (and to the smallest
+// subnormal). No memory keeps it.
 struct Rounding {
   double relative = 0x1p-24;
   double absolute = 0x1p-149;
@@ -55,17 +55,17 @@ Rounding rounding_of_sums(const CompressorRig& rig, uint64_t item) {
   return rounding;
 }
 
-// What went through the rig, in double.
+// The balance of the values in the rig, in double.
 struct Books {
   explicit Books(CompressorRig& rig)
       : balance(rig.ranks(), zeros(rig)), magnitude(balance), total(zeros(rig)), sent(total) {}
-  std::vector<Elements> balance;    // of each rank: gradients less what it sent
-  std::vector<Elements> magnitude;  // of each rank: sum of |gradient|
-  Elements total;                   // gradients of all ranks less the decoded sums
+  std::vector<Elements> balance;    // for each rank: gradients minus sent values
+  std::vector<Elements> magnitude;  // for each rank: sum of |gradient|
+  Elements total;                   // gradients of all ranks minus the decoded sums
   Elements sent;                    // sum of |sent| over ranks and steps
 };
 
-// Adds a step. Where nothing is ever left over nothing is kept, and a void step is gone.
+// Adds a step. If a method never keeps values, the gradients of a void step are lost.
 void enter(Books& books, const CompressorRig& rig, const RankTensors& gradients,
            const Tensors& mean, const StepSettings& settings) {
   if (settings.forgotten) return;
@@ -83,7 +83,7 @@ void enter(Books& books, const CompressorRig& rig, const RankTensors& gradients,
         books.balance[r][i][e] += gradient;
         books.magnitude[r][i][e] += std::fabs(gradient);
         if (!took_effect) continue;
-        // What is compressed in place is in the units of the loss scale.
+        // Without kept values, `work` is the gradient itself and has the loss scale.
         const double sent = double{rig.sent(r, i)[e]} / (keeps ? 1 : settings.grad_scale);
         books.balance[r][i][e] -= sent;
         books.sent[i][e] += std::fabs(sent);
@@ -109,9 +109,9 @@ void expect_conservation(CompressorRig& rig, const Distribution& distribution, u
     const StepSettings settings = kind_of(step, rig.ranks());
     enter(books, rig, gradients, rig.step(gradients, settings), settings);
   }
-  // Every addition to what is kept rounds once, by at most 2^-24 of a sum of magnitudes (or of the
-  // smallest subnormal); a step adds the gradient, takes out and may add again. The sum over ranks
-  // rounds once for each of them, and the mean once.
+  // Each addition to kept values rounds once, by at most 2^-24 of a sum of magnitudes (or of the
+  // smallest subnormal). A step adds the gradient, subtracts the sent values and may add them
+  // again. The sum over ranks rounds once per rank, and the mean rounds once.
   for (uint64_t i = 0; i < numels.size(); ++i) {
     if (kept_size == KeptSize::kByLargest) share_the_largest(books.sent[i]);
     const Rounding of_sum = rounding_of_sums(rig, i);

@@ -1,5 +1,5 @@
-// Nothing is lost: what a rank put in is what took effect plus what it still keeps, through steps
-// of every kind.
+// No mass is lost: over steps of every kind, the inputs of a rank equal the sum of its applied and
+// its kept values.
 #pragma once
 
 #include <testing/data.hpp>
@@ -8,16 +8,16 @@
 
 namespace penstock::test {
 
-// Runs `steps` steps, of each ten one void, one forgotten, one in which the collective refuses
-// every third entry and, with several ranks, one in which a rank has joined. Then checks, for every
-// rank, item and element, that the gradients that were added equal what was sent and took effect
-// plus what is drained; and for every item and element, that the gradients of all ranks equal the
-// decoded sums over ranks plus what all of them drain. For memories whose kept mass is the
-// gradients' plain sum (no factors, no momentum).
+// Runs `steps` steps. In each ten steps, one is void, one is forgotten, and in one the collective
+// refuses every third entry. With several ranks, in another step one rank has just joined. Then two
+// sums are checked. For every rank, item and element, the gradients equal the applied payloads plus
+// the drained values. For every item and element, the gradients of all ranks equal the decoded sums
+// plus the drained values of all ranks. The memory must keep a plain sum of gradients, so factors
+// and momentum are excluded.
 //
-// What is kept of an element is at most a sum of its own magnitudes where a method sends elements
-// as they are, and rounds accordingly. Where a scale or a range is shared, what is sent and kept
-// goes by the largest element that shares it.
+// kByElement: the method sends each element uncompressed, so rounding depends on the magnitudes of
+// the element alone. kByLargest: elements share a scale or a range, so rounding depends on the
+// largest of these elements.
 enum class KeptSize { kByElement, kByLargest };
 void expect_conservation(CompressorRig& rig, const Distribution& distribution, uint64_t steps = 100,
                          KeptSize kept_size = KeptSize::kByElement);

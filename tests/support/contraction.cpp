@@ -13,7 +13,7 @@ double size_of(const std::vector<double>& values, int power) {
   return sum;
 }
 
-// What encode will find: the gradient on top of what was kept, in float as the memory adds it.
+// The input of encode: the gradient plus the kept values, in float, as the memory adds them.
 std::vector<float> compressed(const CompressorRig& rig, uint32_t rank, uint64_t item,
                               const std::vector<float>& gradient) {
   std::vector<float> x = gradient;
@@ -23,7 +23,7 @@ std::vector<float> compressed(const CompressorRig& rig, uint32_t rank, uint64_t 
   return x;
 }
 
-// Sums over the steps of one item of one rank.
+// Sums over the steps, for one item of one rank.
 struct Sums {
   double left = 0;
   double allowed = 0;
@@ -51,7 +51,7 @@ void expect_one(const Contraction& contraction, const CompressorRig& rig, uint32
 void expect_on(const Contraction& contraction, const Distribution& distribution) {
   CompressorRig rig({.ranks = contraction.ranks}, contraction.shapes, contraction.plugin,
                     contraction.options, load_plugin("memory", "residual"));
-  // Subnormal numbers have no 24 digits to compute with.
+  // Subnormal numbers do not have 24 significant bits.
   const bool coarse = distribution.name == "subnormal" && contraction.rounding > 1e-9;
   const double rounding = coarse ? 1e-2 : contraction.rounding;
   std::vector<uint64_t> numels;

@@ -1,5 +1,5 @@
-// The compressors that were built, as parameters of a test that looks at each of them. Whoever
-// includes this depends on all plugins (CMake).
+// The built compressors, as parameters of a test. The target of a test with this header depends on
+// all plugins (CMake).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ inline std::string plugin_name(const std::filesystem::path& file) {
   return stem.substr(stem.find('-') + 1);
 }
 
-// As gtest allows it in the name of a test.
+// In the form that gtest allows in the name of a test.
 inline std::string parameter_name(const ::testing::TestParamInfo<std::filesystem::path>& info) {
   std::string name = plugin_name(info.param);
   std::replace_if(
@@ -43,7 +43,7 @@ inline std::string parameter_name(const ::testing::TestParamInfo<std::filesystem
   return name;
 }
 
-// Options with which small gradients are compressed too, of those that the plugin has.
+// The plugin's options with which it also compresses small gradients.
 inline OptionSettings small_gradient_options(const LoadedPlugin& plugin) {
   const OptionSettings wanted{{"density", 0.1},
                               {"rank", 2},
@@ -59,7 +59,7 @@ inline OptionSettings small_gradient_options(const LoadedPlugin& plugin) {
   return taken;
 }
 
-// What the compressor says of itself with its defaults.
+// The traits of the compressor with default options.
 inline penstock_compressor_traits traits_of(const LoadedPlugin& plugin) {
   penstock_compressor_traits traits{};
   traits.struct_size = sizeof traits;
@@ -70,8 +70,8 @@ inline penstock_compressor_traits traits_of(const LoadedPlugin& plugin) {
 
 }  // namespace penstock::test
 
-// Runs the parameterized tests of Suite for each compressor; none at all is a failure that says
-// why.
+// Runs the parameterized tests of Suite for each compressor. If there is no compressor, a test
+// fails and says why.
 #define PENSTOCK_TEST_EVERY_COMPRESSOR(Suite)                                         \
   INSTANTIATE_TEST_SUITE_P(EveryCompressor, Suite,                                    \
                            ::testing::ValuesIn(::penstock::test::compressor_files()), \

@@ -1,4 +1,4 @@
-// Conversions by arithmetic on the value, not on bits; see half.hpp.
+// Conversions by arithmetic on values and not on bits. See half.hpp.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -27,7 +27,7 @@ uint16_t encode(float value, const Format& format) {
   if (std::isinf(value)) return sign | infinity;
   int exponent = magnitude == 0 ? format.lowest : std::ilogb(magnitude);
   if (exponent < format.lowest) exponent = format.lowest;
-  // In units of the last place; nearbyint rounds ties to even in the default mode.
+  // In units in the last place. nearbyint rounds ties to even in the default mode.
   double units = std::nearbyint(std::ldexp(magnitude, fraction_bits - exponent));
   if (units == std::ldexp(1.0, format.digits)) {
     units /= 2;
@@ -73,7 +73,7 @@ float from_bfloat16(uint16_t bits) {
 float SummedType::sent(float value, uint32_t ranks) const {
   const float share = largest / static_cast<float>(ranks);
   float most = rounded(share);
-  // Steps of less than half a place of either type: none of their numbers is passed over.
+  // The steps are shorter than half a unit in the last place of each type, so no number is skipped.
   for (float below = share; most > share; most = rounded(below)) below -= below * 0x1p-13f;
   return rounded(std::clamp(value, -most, most));
 }

@@ -6,23 +6,24 @@
 
 namespace penstock::test {
 
-// To nearest, ties to even; overflow gives infinity, NaN stays NaN (quiet).
+// Rounds to nearest, ties to even. Overflow gives infinity, and NaN stays NaN (quiet).
 uint16_t to_float16(float value);
 float from_float16(uint16_t bits);
 uint16_t to_bfloat16(float value);
 float from_bfloat16(uint16_t bits);
 
-// A type of values that ranks sum on the way, and what a value becomes in it.
+// A type of values in a sum over ranks, and the value that a rank sends in it.
 struct SummedType {
   const char* name;
   float (*rounded)(float);
-  float largest;  // infinity: any value goes as it is
+  float largest;  // infinity: values are never limited
 
-  // What one of `ranks` sends of a value: rounded, and no more than the type's largest number that
-  // is not above a share of its largest of all, so that the sum of all ranks stays finite.
+  // The value that each rank of `ranks` sends: rounded and limited. The limit is the type's largest
+  // number that is at most the type's maximum divided by `ranks`. So the sum of all ranks stays
+  // finite.
   float sent(float value, uint32_t ranks) const;
 };
-// fp32, fp16, bf16.
+// fp32, fp16 and bf16.
 const std::vector<SummedType>& summed_types();
 
 }  // namespace penstock::test

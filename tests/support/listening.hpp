@@ -1,4 +1,4 @@
-// At which addresses this process listens, by /proc.
+// The addresses on which this process listens, from /proc.
 #pragma once
 
 #include <arpa/inet.h>
@@ -18,12 +18,12 @@
 namespace penstock::test {
 
 struct Listening {
-  std::string address;  // as the kernel writes it: a word in hexadecimal, of IPv6 four
+  std::string address;  // as in the kernel's file: one hexadecimal word, or four for IPv6
   uint16_t port = 0;
   bool is_loopback = false;
 };
 
-// Without an IPv4 address there UCX listens elsewhere.
+// If loopback has no IPv4 address, UCX listens elsewhere.
 inline bool loopback_has_ipv4() {
   ifaddrs* first = nullptr;
   if (getifaddrs(&first) != 0) return false;

@@ -1,5 +1,5 @@
-// How much of a sweep over seeds, sizes or failing allocations a test takes: a few cases in
-// `tools/test`, the usual share in `tools/test --all`, which sets TEST_ALL, and every case in
+// The part of a sweep over seeds, sizes or failing allocations that a test runs: a few cases in
+// `tools/test`, the usual part in `tools/test --all`, which sets TEST_ALL, and every case in
 // `tools/nightly`, which sets TEST_LONG.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What the tests of every low-rank compressor share: inputs and the checks that do not depend on
-// which factor travels when.
+// Inputs and checks for the tests of every low-rank compressor. They do not depend on which factor
+// travels in which step.
 #pragma once
 
 #include <support/compressor_cases.hpp>
@@ -29,8 +29,8 @@ inline double squared_error(const std::vector<float>& got, const std::vector<flo
   return difference / square;
 }
 
-// The columns of factor[n x rank] have length 1 and no product with each other, up to the rounding
-// of the orthogonalisation.
+// The columns of factor[n x rank] have length 1 and are orthogonal, up to the rounding of the
+// orthogonalisation.
 inline void expect_orthonormal(const std::vector<float>& factor, uint64_t rank,
                                const std::string& what) {
   for (uint64_t j = 0; j < rank; ++j)
@@ -42,7 +42,7 @@ inline void expect_orthonormal(const std::vector<float>& factor, uint64_t rank,
     }
 }
 
-// The mean of gradient `i`, to `relative` of its largest entry.
+// The mean of gradient `i`. The tolerance is `relative` times its largest entry.
 inline void expect_mean(const Tensors& mean, const RankTensors& gradients, uint64_t i,
                         double relative, const std::string& what) {
   const std::vector<double> sum = oracle::sum_of(gradients, i);
@@ -52,13 +52,14 @@ inline void expect_mean(const Tensors& mean, const RankTensors& gradients, uint6
         << what << ", item " << i << ", element " << e;
 }
 
-// A low-rank method in double, for one matrix of all ranks: adds the ranks' gradients of a step to
-// what it keeps and returns the mean that is applied.
+// `Oracle` is a low-rank method in double, for one matrix of all ranks. Its step adds the ranks'
+// gradients to the kept values and returns the mean that is applied:
 //   Oracle(uint32_t ranks, uint64_t rows, uint64_t cols, uint64_t rank, uint64_t gradient)
 //   oracle::Matrix step(uint64_t index, const std::vector<oracle::Matrix>& gradients)
 //
-// The rig's means follow those of `Oracle`, to `tolerance` of the largest entry; gradients(step)
-// are of `shapes`. Those of less than two dimensions travel as they are.
+// The rig's means must equal the means of `Oracle`, up to `tolerance` times the largest entry.
+// gradients(step) returns gradients of `shapes`. Gradients of less than two dimensions travel
+// uncompressed.
 template <typename Oracle, typename Gradients>
 void expect_follows(CompressorRig& rig, const std::vector<Shape>& shapes, uint64_t rank,
                     uint64_t steps, double tolerance, Gradients&& gradients) {
@@ -99,19 +100,20 @@ void expect_follows_over_many_steps(const LoadedPlugin& plugin, uint64_t steps) 
     CompressorRig rig({.ranks = ranks, .check_mass = true, .mass_tolerance = 1e-6}, shapes, plugin,
                       {{"rank", 3}, {"minimum_compression_rate", 0.0}},
                       load_plugin("memory", "residual"));
-    // Float rounding of products over up to 130 terms, carried along by the steps.
+    // Float products of up to 130 terms are rounded, and the steps carry the rounding along.
     expect_follows<Oracle>(rig, shapes, 3, steps, 2e-5, [&](uint64_t step) {
       return oracle::layered_gradients(shapes, ranks, step);
     });
   }
 }
 
-// On distributions without a gap between strong directions and weak ones. Constant and alternating
-// matrices have fewer than three directions, and there the rank is 1: what a method puts in the
-// place of a direction that is not there is its own affair. A spike leaves its own rounding in the
-// float residual, as large as the other entries, and that turns the factors of later steps: there
-// it is one period of the method's phases. Left out are zeros, which have no direction, and
-// subnormal numbers, whose products are zero in float.
+// Uses distributions without a gap between strong and weak directions. Three cases are special:
+// - Constant and alternating matrices have fewer than three directions. A method may replace a
+//   missing direction by any other, so the rank is 1.
+// - A spike leaves its rounding in the float residual. This rounding is as large as the other
+//   entries and turns the factors of later steps. So a spike runs for one period of the phases.
+// - Zeros have no direction, and products of subnormal numbers are zero in float. Both are left
+// out.
 template <typename Oracle>
 void expect_follows_on_every_distribution(const LoadedPlugin& plugin, uint64_t period) {
   const std::vector<Shape> shapes = {{65, 130}, {50, 6, 7}, {31, 64}, {1000}, {3}};
@@ -126,7 +128,7 @@ void expect_follows_on_every_distribution(const LoadedPlugin& plugin, uint64_t p
       CompressorRig rig({.ranks = ranks, .check_mass = true, .mass_tolerance = 1e-6}, shapes,
                         plugin, {{"rank", rank}, {"minimum_compression_rate", 0.0}},
                         load_plugin("memory", "residual"));
-      // Float rounding of products over up to 130 terms, carried along by the steps.
+      // Float products of up to 130 terms are rounded, and the steps carry the rounding along.
       SCOPED_TRACE(name);
       const uint64_t steps = name == "spike" ? period : 4;
       expect_follows<Oracle>(
@@ -135,7 +137,7 @@ void expect_follows_on_every_distribution(const LoadedPlugin& plugin, uint64_t p
     }
 }
 
-// A matrix of kLargeNumel entries, with rank 1: a constant one has no second direction.
+// A matrix of kLargeNumel entries. The rank is 1 because a constant matrix has no second direction.
 template <typename Oracle>
 void expect_large_matrices_follow(const LoadedPlugin& plugin) {
   for (const Distribution& distribution : large_distributions()) {
@@ -149,8 +151,9 @@ void expect_large_matrices_follow(const LoadedPlugin& plugin) {
   }
 }
 
-// Over 100 steps, some forgotten and some void on one rank, what is sent and what the memories
-// keep add up to all gradients. `shapes`: of the rig's items, those that keep something.
+// Runs 100 steps. Some steps are forgotten, and some are void on one rank. The sum of the sent and
+// the kept values must equal the sum of all gradients. Only some items keep values, and `shapes`
+// has the shapes of these items.
 inline void expect_balance(CompressorRig& rig, const std::vector<Shape>& shapes, uint32_t ranks) {
   std::vector<std::vector<double>> balance;  // gradients less updates
   for (uint64_t i = 0; i < shapes.size(); ++i) balance.emplace_back(rig.numel(i), 0.0);
@@ -176,8 +179,8 @@ inline void expect_balance(CompressorRig& rig, const std::vector<Shape>& shapes,
     }
 }
 
-// What a rank sends is an orthogonal projection of its own matrix, so what is left is never larger
-// than the matrix.
+// A rank sends an orthogonal projection of its own matrix, so the rest is never larger than the
+// matrix.
 inline void expect_sends_projections(const LoadedPlugin& plugin) {
   for (const uint32_t ranks : {1u, 3u})
     expect_contraction({.plugin = plugin,
@@ -190,16 +193,17 @@ inline void expect_sends_projections(const LoadedPlugin& plugin) {
                         .projects = true});
 }
 
-// Gradients that are not factored travel whole: encode takes out what it sends, and that is all.
+// Gradients without factors travel whole. Encode only subtracts the sent values.
 inline void expect_dense_is_taken_out(const LoadedPlugin& plugin) {
   CompressorRig rig({.ranks = 2, .check_mass = true, .keep = true}, {{9}, {1}, {0, 3}}, plugin);
   const RankTensors gradients = draw_gradients(heavy_tailed, 2, {9, 1, 0}, 0);
-  rig.step(gradients);  // the rig compares what was taken out with what the payload decodes to
+  rig.step(gradients);  // the rig compares the values that encode subtracted with the decoded
+                        // payload
   EXPECT_EQ(rig.sent(1, 0), gradients[1][0]);
 }
 
-// Steps of zeros and steps in which no rank has data give zeros and change none of the factors
-// called `names`, whatever order they come in.
+// Steps of zeros, and steps in which no rank has data, give zeros. They change no factor in
+// `names`, in any order of these steps.
 inline void expect_zeros_keep_factors(const LoadedPlugin& plugin,
                                       const std::vector<std::string>& names) {
   CompressorRig rig({.ranks = 2}, {{40, 40}}, plugin);
@@ -217,7 +221,8 @@ inline void expect_zeros_keep_factors(const LoadedPlugin& plugin,
   }
 }
 
-// `payload` as the sum of round 0 for `item`: refused as no payload of this method.
+// `payload`, as the sum of round 0 for `item`, must be refused as an invalid payload of this
+// method.
 inline void expect_sum_refused(CompressorRig& rig, const std::vector<const penstock_item*>& items,
                                const std::vector<const penstock_payload*>& payloads,
                                const char* gradient) {

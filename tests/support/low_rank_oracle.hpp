@@ -1,4 +1,4 @@
-// Low-rank methods in double, written from the mathematics: matrices as plain loops. For tests
+// Low-rank methods in double, as plain loops over matrices, written from the mathematics. For tests
 // only.
 #pragma once
 
@@ -46,7 +46,7 @@ inline Matrix combined(const Matrix& a, double factor, const Matrix& b) {
   return result;
 }
 
-// Gram-Schmidt, every column projected twice. For columns that are independent.
+// Gram-Schmidt, with two projections of every column. The columns must be independent.
 inline Matrix orthonormal(Matrix a) {
   for (uint64_t j = 0; j < a.cols; ++j) {
     for (int pass = 0; pass < 2; ++pass)
@@ -69,7 +69,7 @@ inline uint64_t mixed(uint64_t z) {  // SplitMix64
   return z ^ (z >> 31);
 }
 
-// The normal numbers that all ranks draw for a factor, by Box and Muller from a counter.
+// The normal numbers that all ranks draw for a factor, with the Box-Muller method from a counter.
 inline Matrix normals(uint64_t seed, uint64_t gradient, uint64_t stream, uint64_t rows,
                       uint64_t cols) {
   constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
@@ -84,8 +84,8 @@ inline Matrix normals(uint64_t seed, uint64_t gradient, uint64_t stream, uint64_
   return result;
 }
 
-// A gradient of one rank as training gives them: a few strong directions that all ranks share and
-// that stay, and noise of its own. With a gap between the two, subspace iteration converges, and
+// A gradient of one rank as in training: a few strong directions that all ranks share in every
+// step, and noise of this rank. Because of the gap between both, subspace iteration converges, and
 // rounding does not grow from step to step.
 inline std::vector<float> layered_gradient(uint64_t rows, uint64_t cols, uint64_t directions,
                                            uint64_t rank, uint64_t step) {
@@ -111,7 +111,7 @@ inline double largest(const std::vector<double>& values) {
   return found;
 }
 
-// The matrix view of a shape: first dimension by the product of the others; vectors are n by 1.
+// The matrix view of a shape: first dimension by the product of the others. A vector is n by 1.
 struct View {
   uint64_t rows, cols;
 };

@@ -1,4 +1,4 @@
-// The sizes of the gradients of models for which authors' planners were run.
+// The sizes of the gradients of models with which the authors' planners were run.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ inline SizeList resnet50() {
   return sizes;
 }
 
-// For 32 by 32 pictures of 100 classes: thirteen convolutions with bias and batch norm, three
+// For pictures of 32 by 32 and 100 classes: thirteen convolutions with bias and batch norm, three
 // linear layers.
 inline SizeList vgg16() {
   SizeList sizes = {100, 409600, 4096, 16777216, 4096, 2097152};

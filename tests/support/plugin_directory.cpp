@@ -1,6 +1,5 @@
-// Linked into every test program: where PENSTOCK_PLUGIN_DIRECTORY is not set, it is the folder of
-// plugins of the build that the program lies in, so that a test can be started by hand as well as
-// by ctest.
+// Linked into every test program. If PENSTOCK_PLUGIN_DIRECTORY is not set, it becomes the plugin
+// folder of the program's own build. So a test can be started by hand as well as by ctest.
 #include <cstdlib>
 #include <filesystem>
 

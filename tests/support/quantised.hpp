@@ -1,4 +1,4 @@
-// What every method that sends codes for elements must do, given an oracle for what one rank sends.
+// Tests for every method that sends a code for each element, with an oracle for one rank's payload.
 #pragma once
 
 #include <cmath>
@@ -24,9 +24,9 @@ inline void expect_equals_oracle(const LoadedPlugin& plugin, const OptionSetting
   }
 }
 
-// With a residual nothing is lost over 100 steps of every kind, on 1 to 4 ranks; and encode takes
-// out what it sends, up to the rounding of that subtraction: 2^-24 of what is sent, which may be
-// the norm of 512 elements and so 23 times the largest of them.
+// With a residual nothing is lost over 100 steps of every kind, on 1 to 4 ranks. Encode subtracts
+// the sent values and rounds by 2^-24 of a sent value. A sent value may be the norm of 512
+// elements, which is 23 times the largest element.
 inline void expect_conserves(const LoadedPlugin& plugin, const OptionSettings& options) {
   uint32_t ranks = 0;
   for (const Distribution& distribution : distributions()) {
@@ -38,7 +38,7 @@ inline void expect_conserves(const LoadedPlugin& plugin, const OptionSettings& o
   }
 }
 
-// |x - C(x)|^2 <= (1 - |x|_1^2 / (n |x|^2)) |x|^2, what signs times the mean magnitude leave.
+// x - C(x)|^2 <= (1 - |x|_1^2 / (n |x|^2)) |x|^2, the bound for signs times the mean magnitude.
 inline void expect_the_contraction_of_one_scale(const LoadedPlugin& plugin) {
   for (const Distribution& distribution : distributions()) {
     const std::vector<float> x = distribution.draw(1000, 3);
@@ -50,14 +50,14 @@ inline void expect_the_contraction_of_one_scale(const LoadedPlugin& plugin) {
       l1 += std::fabs(double{x[e]});
       squares += std::pow(double{x[e]}, 2);
     }
-    // 1e-6: the numbers sent are floats. Subnormal ones are coarser still.
+    // 1e-6 because the numbers are sent as floats. Subnormal floats are coarser.
     const double rounding = distribution.name == "subnormal" ? 1e-3 : 1e-6;
     EXPECT_LE(left, squares - l1 * l1 / 1000 + rounding * squares) << distribution.name;
   }
 }
 
-// The mean of what is sent for `values` over `steps` steps lies within a few deviations of
-// them, where the deviation of one draw of an element is at most `deviation(element)`.
+// The mean of the decoded payloads for `values` over `steps` steps is within a few deviations of
+// `values`. One draw of an element has a deviation of at most `deviation(element)`.
 inline void expect_unbiased(const LoadedPlugin& plugin, const OptionSettings& options,
                             const std::vector<float>& values, uint64_t steps,
                             const std::function<double(uint64_t)>& deviation) {
@@ -68,8 +68,8 @@ inline void expect_unbiased(const LoadedPlugin& plugin, const OptionSettings& op
     for (uint64_t e = 0; e < sum.size(); ++e) sum[e] += double{rig.sent(0, 0)[e]};
   }
   const auto n = static_cast<double>(steps);
-  // 5.5 deviations of the mean: one in 20 million per element; the seed is fixed. 1e-5 of the
-  // largest for the bias of 2^-17 of a step that the fixed-point rounding has.
+  // 5.5 deviations of the mean: one failure in 20 million per element, and the seed is fixed. 1e-5
+  // of the largest value covers the bias of the fixed-point rounding, 2^-17 of a step.
   double largest = 0;
   for (const float value : values) largest = std::max(largest, std::fabs(double{value}));
   for (uint64_t e = 0; e < sum.size(); ++e)
@@ -77,7 +77,7 @@ inline void expect_unbiased(const LoadedPlugin& plugin, const OptionSettings& op
         << "element " << e;
 }
 
-// Payloads of random bytes and counts are decoded or refused by rank, and nothing else happens.
+// Payloads of random bytes and counts are decoded, or refused with the rank. Nothing else happens.
 inline void expect_any_bytes_are_survived(CompressorRig& rig) {
   Random random(17);
   const uint64_t numel = rig.numel(0);

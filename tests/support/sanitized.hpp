@@ -1,5 +1,5 @@
-// Whether a sanitizer watches: all takes many times as long then, and what it looks for shows in a
-// share of the cases that a sweep has.
+// Whether the program runs under a sanitizer. Then tests take many times longer, and a part of the
+// cases is enough to find the errors that a sanitizer finds.
 #pragma once
 
 namespace penstock::test {
@@ -10,7 +10,7 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// That of threads takes longest, and finds nothing in what one thread does alone.
+// The thread sanitizer takes longest, and finds nothing in code of a single thread.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kThreadsSanitized = true;
 #else

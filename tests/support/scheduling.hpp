@@ -1,5 +1,5 @@
-// What every test of a scheduler needs: a plan from a loaded plugin, models of awkward shapes, and
-// the rules that every plan must keep.
+// Helpers for tests of schedulers: a plan from a loaded plugin, models of awkward shapes, and the
+// rules for every plan.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -53,9 +53,9 @@ inline std::vector<uint64_t> counts_of(const planning::Plan& plan, uint32_t phas
   return counts;
 }
 
-// Each gradient once, whole, in each phase in which it sends something, in no other but that one
-// that sends nothing at all has a place in one; no empty bucket; no unknown gradient, choice or
-// phase.
+// In each phase in which a gradient sends data, it is in one bucket, whole. It is in no other
+// phase. A gradient that never sends data is in one bucket of one phase. There is no empty bucket,
+// and no unknown gradient, choice or phase.
 inline void expect_legal(const planning::Plan& plan, const penstock_model& model) {
   std::map<std::pair<uint32_t, uint64_t>, int> places;
   for (const planning::Bucket& bucket : plan.buckets) {
@@ -85,8 +85,8 @@ inline void expect_legal(const planning::Plan& plan, const penstock_model& model
   }
 }
 
-// `n` gradients of sizes that repeat with period 7 (0 elements among them), two to a module, ready
-// one after the other, with forward times, one link.
+// `n` gradients whose sizes repeat with period 7 (some have 0 elements), two per module, ready one
+// after the other, with forward times and one link.
 inline planning::ModelEntries awkward_model(uint64_t n) {
   constexpr uint64_t kSizes[7] = {1, 4096, 0, 333, 1u << 20, 17, 65537};
   planning::ModelEntries entries;
@@ -107,14 +107,14 @@ inline planning::ModelEntries awkward_model(uint64_t n) {
   return entries;
 }
 
-// What every scheduler keeps, with every kind of model. `settings` make the instance.
+// The rules for every scheduler, with every kind of model. `settings` are the options.
 inline void expect_the_common_rules(const char* file, const OptionSettings& settings = {}) {
   const auto check = [&](const planning::ModelEntries& entries) {
     const SchedulerInstance scheduler = make_scheduler(file, settings);
     const planning::OwnedModel owned(entries);
     const planning::Plan plan = plan_of(scheduler, owned);
     expect_legal(plan, owned.model());
-    const planning::OwnedModel elsewhere(entries);  // same values, other addresses
+    const planning::OwnedModel elsewhere(entries);  // equal values at other addresses
     EXPECT_EQ(plan_of(scheduler, elsewhere), plan) << "the same input gave another plan";
     EXPECT_EQ(plan_of(make_scheduler(file, settings), owned), plan);
     return plan;
@@ -138,7 +138,7 @@ inline void expect_the_common_rules(const char* file, const OptionSettings& sett
     entries.links = {{value, value, PENSTOCK_LEVEL_WORLD}};
     entries.backward_us = entries.forward_us = value;
     check(entries);
-    entries.flags = PENSTOCK_MODEL_FORWARD_WAITS;  // and before anything is measured
+    entries.flags = PENSTOCK_MODEL_FORWARD_WAITS;  // also before any measurement
     check(entries);
   }
 
@@ -158,7 +158,8 @@ inline void expect_the_common_rules(const char* file, const OptionSettings& sett
   check(huge);
 }
 
-// With GIVEN_BUCKETS every given bucket stays whole and alone, in order of its last gradient.
+// With GIVEN_BUCKETS every given bucket stays whole and separate, in the order of its last
+// gradient.
 inline void expect_given_buckets_stay_together(const char* file,
                                                const OptionSettings& settings = {}) {
   planning::ModelEntries entries = awkward_model(7);
@@ -171,7 +172,7 @@ inline void expect_given_buckets_stay_together(const char* file,
   EXPECT_EQ(gradients_of(plan), (std::vector<std::vector<uint64_t>>{{6}, {5}, {4, 2}, {3, 1, 0}}));
 }
 
-// Models that no plan can be made of are refused by name, not followed.
+// A model without a possible plan is refused by name.
 inline void expect_absurd_models_are_refused(const char* file) {
   const SchedulerInstance scheduler = make_scheduler(file);
   const auto refused = [&](const planning::ModelEntries& entries, const std::string& part) {

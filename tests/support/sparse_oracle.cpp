@@ -28,7 +28,7 @@ std::vector<uint32_t> largest(const std::vector<float>& x, uint64_t k) {
   for (size_t i = 0; i < x.size(); ++i) magnitudes[i] = std::fabs(x[i]);
   const auto last = magnitudes.begin() + static_cast<std::ptrdiff_t>(k - 1);
   std::nth_element(magnitudes.begin(), last, magnitudes.end(), std::greater<>());
-  const float least = *last;  // of those that go
+  const float least = *last;  // the smallest sent magnitude
   auto ties = static_cast<uint64_t>(std::count(magnitudes.begin(), last + 1, least));
   std::vector<uint32_t> chosen;
   for (uint32_t i = 0; i < x.size(); ++i) {

@@ -1,4 +1,4 @@
-// Plain loops for methods that send single entries: what tests of selection compare with.
+// Plain loops for methods that send single entries, as oracles for tests of selections.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace penstock::test {
 
-// Indices by magnitude, greatest first, ties by index; a full sort.
+// Indices by magnitude, greatest first, ties by index, from a full sort.
 std::vector<uint32_t> by_magnitude(const std::vector<float>& x);
 // The k largest, ascending, ties by index.
 std::vector<uint32_t> largest(const std::vector<float>& x, uint64_t k);
-// ceil(share * n), at least 1, at most n, in integers: the smallest k with k >= share * n, where a
-// share that is a multiple of 1e-6 is taken exactly.
+// ceil(share * n), at least 1, at most n, in integers: the smallest k with k >= share * n. A share
+// that is a multiple of 1e-6 is taken exactly.
 uint64_t kept_of(uint64_t n, double share);
 
 // x at the chosen places, zeros elsewhere.
@@ -23,21 +23,21 @@ std::vector<float> only(const std::vector<float>& x, const std::vector<uint32_t>
 // Moves the chosen entries out of `work` into `total`.
 void send(const std::vector<uint32_t>& chosen, std::vector<float>& work, std::vector<float>& total);
 
-// What values of `value_type` ("fp32", "fp16", "bf16", "int8") stand for when these are sent
-// together: the nearest of the type that is finite; for int8 the nearest multiple of max |value| /
-// 127.
+// The decoded values if `values` are sent together as `value_type` ("fp32", "fp16", "bf16",
+// "int8"). Each is rounded to the nearest finite number of the type, or for int8 to the nearest
+// multiple of max |value| / 127.
 std::vector<float> rounded_to(const std::string& value_type, const std::vector<float>& values);
 
-// What the wire can carry of x at the chosen places, zeros elsewhere.
+// The values of x at the chosen places, rounded for the wire, and zeros elsewhere.
 std::vector<float> only_as(const std::string& value_type, const std::vector<float>& x,
                            const std::vector<uint32_t>& chosen);
 
-// Feeds the rig's compressor narrow payloads that are wrong, as expect_sparse_payloads_are_input
-// does for float32. The rig's first item has exactly `count` indices planned, at least 3.
+// Gives the rig's compressor wrong narrow payloads, as expect_sparse_payloads_are_input does for
+// float32. The first item of the rig has exactly `count` planned indices, at least 3.
 void expect_narrow_payloads_are_input(CompressorRig& rig);
 
-// Feeds `compressor` payloads whose count, index, kind or section lengths are wrong: each gives
-// INVALID_PAYLOAD that names rank and gradient. The item has at least 4 entries of room.
+// Gives `compressor` payloads with a wrong count, index, kind or section length. Each must give
+// INVALID_PAYLOAD with rank and gradient. The item has a capacity of at least 4 entries.
 void expect_sparse_payloads_are_input(CompressorRig& rig);
 
 }  // namespace penstock::test

@@ -1,5 +1,5 @@
-// Plain loops for methods that estimate a threshold and learn from what it selected, and what is
-// promised of all of them.
+// Plain loops for methods that estimate a threshold and correct it by the number of selected
+// entries. Tests for every such method.
 #pragma once
 
 #include <cmath>
@@ -12,11 +12,11 @@
 
 namespace penstock::test {
 
-// One gradient of one rank: what it remembers, and one step of the rule.
+// One gradient of one rank: its state, and one step of the rule.
 struct SteeredOracle {
   double density = 0.001;
   int reuse_period = 1;
-  bool exact = false;  // exactly the wanted number goes
+  bool exact = false;  // sends exactly the wanted number
 
   float last = 0;
   int age = 0;
@@ -26,7 +26,7 @@ struct SteeredOracle {
   using Estimate = std::function<float(SteeredOracle&, const std::vector<float>&)>;
   using Learn = std::function<void(SteeredOracle&, float settled)>;
 
-  // Ascending indices of what goes.
+  // Ascending indices of the selected entries.
   std::vector<uint32_t> choose(const std::vector<float>& x, const Estimate& estimate,
                                const Learn& learn) {
     const uint64_t n = x.size();
@@ -63,7 +63,8 @@ struct SteeredOracle {
     return chosen;
   }
 
-  // The entries that reach the threshold and are not zero; of more than `most`, the largest.
+  // The entries that reach the threshold and are not zero. If there are more than `most`, the
+  // largest.
   static std::vector<uint32_t> reaching(const std::vector<float>& x, float threshold,
                                         uint64_t most) {
     std::vector<float> only(x.size());
@@ -77,8 +78,8 @@ struct SteeredOracle {
   }
 };
 
-// What each gradient of each rank sends, in values of `value_type`: an oracle of its own, `fresh`
-// before its first step.
+// The oracle for the payload of each gradient of each rank, with values of `value_type`. Each
+// gradient has its own oracle, which is a copy of `fresh` before the first step.
 inline SentOracle steered(const SteeredOracle& fresh, const SteeredOracle::Estimate& estimate,
                           const SteeredOracle::Learn& learn,
                           const std::string& value_type = "fp32") {
@@ -90,7 +91,7 @@ inline SentOracle steered(const SteeredOracle& fresh, const SteeredOracle::Estim
   };
 }
 
-// Steered methods beside their oracle, to the bit, over `steps` steps with a residual.
+// Compares steered methods with their oracle, to the bit, over `steps` steps with a residual.
 inline void expect_equals_steered_oracle(const LoadedPlugin& plugin, const OptionSettings& options,
                                          const SentOracle& oracle,
                                          const std::vector<uint64_t>& numels, uint64_t steps,
@@ -103,8 +104,8 @@ inline void expect_equals_steered_oracle(const LoadedPlugin& plugin, const Optio
                 oracle, distribution);
 }
 
-// The number sent is within a tenth of the wanted one in every step, for every distribution whose
-// magnitudes are distinct, with fresh gradients in every step.
+// The number of sent entries is within a tenth of the wanted number in every step, for every
+// distribution with distinct magnitudes. Each step has new gradients.
 inline void expect_kept_within_a_tenth(const LoadedPlugin& plugin, OptionSettings options) {
   for (const Distribution& distribution : distributions()) {
     const std::string& name = distribution.name;
@@ -127,10 +128,10 @@ inline void expect_kept_within_a_tenth(const LoadedPlugin& plugin, OptionSetting
   }
 }
 
-// Nothing is lost over 100 steps of every kind, and whatever the type of the values. Methods
-// without such types send one number for many entries; where a spike makes it a million times
-// larger than an entry, taking it out rounds by more than that entry's own bound. There the rig's
-// look at each step is what counts.
+// Nothing is lost over 100 steps of every kind, for every type of values. Methods without such
+// types send one number for many entries. With the distribution "spike" this number is a million
+// times larger than an entry, so its subtraction rounds by more than the bound of the entry. For
+// these methods only the rig's check of each step is used.
 inline void expect_nothing_is_lost(const LoadedPlugin& plugin, const OptionSettings& options,
                                    bool value_types = true) {
   for (const Distribution& distribution : distributions())
@@ -140,7 +141,7 @@ inline void expect_nothing_is_lost(const LoadedPlugin& plugin, const OptionSetti
       if (!value_types && distribution.name == "spike") continue;
       OptionSettings all = options;
       if (value_types) all.push_back({"value_type", type});
-      // A mean or a rounded value is taken out with one rounding.
+      // The subtraction of a mean or of a rounded value rounds once.
       CompressorRig rig({.ranks = 3, .check_mass = true, .mass_tolerance = 0x1p-23},
                         {{30, 20}, {0}, {5}}, plugin, all, load_plugin("memory", "residual"));
       expect_conservation(rig, distribution);

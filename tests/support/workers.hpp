@@ -1,4 +1,4 @@
-// Workers for tests: a new thread for each task of a run, so that what tasks share shows.
+// Workers for tests. Each task of a run has a new thread, so that a sanitizer finds shared data.
 #pragma once
 
 #include <penstock/workers.h>

@@ -1,6 +1,6 @@
-// The numbers of ranks that a test runs with: all of them, or under a sanitizer three, which is no
-// power of two and has ranks that neither begin nor end. `tools/nightly` takes all there too. A
-// test that is slow for what it tells runs with `few` wherever that is not asked for.
+// The numbers of ranks for a test. Under a sanitizer the number is 3, which is not a power of two
+// and has a rank that is neither first nor last. `tools/nightly` uses every number there too. A
+// slow test may have a shorter list `few`, which is used outside of long runs.
 #pragma once
 
 #include "long.hpp"

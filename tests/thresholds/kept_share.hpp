@@ -1,5 +1,5 @@
-// How many entries our threshold methods send, as a multiple of the wanted number: what the table
-// of docs/thresholds.md shows and what thresholds_test.cpp holds them to.
+// The number of entries that our threshold methods send, divided by the wanted number. The table in
+// docs/thresholds.md has these numbers, and thresholds_test.cpp checks them.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace penstock::test {
 
-// A plugin with options, by the name it has in the table.
+// A plugin with options, and its name in the table.
 struct ThresholdMethod {
   std::string name;
   std::string plugin;
@@ -31,7 +31,7 @@ inline const std::vector<ThresholdMethod>& threshold_methods() {
   return all;
 }
 
-// Laplace entries, nine of ten exactly zero.
+// Laplace entries, of which nine in ten are exactly zero.
 inline std::vector<float> sparse_laplace(uint64_t n, uint64_t seed) {
   std::vector<float> values = distributions()[1].draw(n, seed);
   Random random(seed + 1);
@@ -52,7 +52,7 @@ struct KeptShare {
   double median, least, most;
 };
 
-// Over steps 6 to 12 of one rank with a residual: 65536 fresh entries in every step.
+// Over steps 6 to 12 of one rank with a residual, with 65536 new entries in every step.
 inline KeptShare kept_share(const ThresholdMethod& method, const Distribution& law,
                             double density) {
   constexpr uint64_t kNumel = 65536, kSteps = 12, kWarmUp = 5;

@@ -1,5 +1,5 @@
 // Prints how many entries our threshold methods send: one line for each method, law and density,
-// fields divided by tabs. tests/oracle/estimators.py sets the published estimates beside them.
+// with tabs between the fields. tests/oracle/estimators.py adds the published estimates.
 //
 //   threshold_table DENSITY...
 #include <cstdio>

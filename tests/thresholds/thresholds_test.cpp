@@ -1,5 +1,5 @@
-// The numbers that docs/thresholds.md shows: after five steps our threshold methods send within a
-// tenth of what is wanted, whatever the law of the entries.
+// The numbers in docs/thresholds.md. After five steps our threshold methods send within a tenth of
+// the wanted number, for every distribution of the entries.
 #include <gtest/gtest.h>
 
 #include "kept_share.hpp"
@@ -7,7 +7,7 @@
 namespace penstock::test {
 namespace {
 
-// Calls check(share, what) for every law and density.
+// Calls check(share, description) for every law and density.
 template <typename Check>
 void for_each_share(const ThresholdMethod& method, Check&& check) {
   for (const Distribution& law : entry_laws())
@@ -26,8 +26,7 @@ TEST(Thresholds, AfterFiveStepsTheNumberSentIsWithinATenth) {
   }
 }
 
-// Its rule of correction is the paper's: nothing is done from four fifths on, and never more than
-// k.
+// The correction follows the paper: no correction from four fifths on, and never more than k.
 TEST(Thresholds, DgcStaysInsideThePublishedBand) {
   for_each_share({"DGC", "dgc"}, [](const KeptShare& share, const std::string& what) {
     EXPECT_GE(share.least, 0.8) << what;

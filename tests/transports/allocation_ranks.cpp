@@ -1,4 +1,4 @@
-// Part of transport_ranks: after the first step the plugin allocates nothing.
+// Part of transport_ranks: after the first step the plugin must not allocate.
 #include "rank.hpp"
 
 #include <support/allocations.hpp>
@@ -9,13 +9,13 @@
 namespace penstock::test {
 namespace {
 
-// One step of all-reduces that are all in flight together, under tags that come back only after
-// eight steps, as the core's do.
+// One step of all-reduces that are all under way together. As in the core, a tag is used again only
+// after eight steps.
 void reduce_together(std::vector<std::vector<float>>& data, penstock_channel* channel,
                      uint64_t step) {
-  static std::vector<penstock_ticket*> tickets;  // the test itself allocates in its first step only
+  static std::vector<penstock_ticket*> tickets;  // the test itself allocates only in its first step
   tickets.assign(data.size(), nullptr);
-  // Where the order is free, ranks begin at different ends: no ring may wait for another rank's.
+  // Without an order, ranks begin at different ends. No ring may wait for another rank's ring.
   const bool backwards = !native && me->rank % 2 != 0;
   const auto nth = [&](size_t i) { return backwards ? data.size() - 1 - i : i; };
   for (size_t i = 0; i < data.size(); ++i) {
@@ -39,13 +39,13 @@ void reduce_together(std::vector<std::vector<float>>& data, penstock_channel* ch
 }
 
 TEST(Ranks, AllocatesNothingAfterTheFirstStepWhateverTheSizes) {
-  // Sizes around every limit, more long ones than there are rings.
+  // Sizes around every limit, and more long messages than rings.
   std::vector<std::vector<float>> data;
   for (int i = 0; i < 12; ++i)
     for (uint64_t count : {0, 5, 1024, 3000, 17'000, 150'000}) data.emplace_back(count, 1.0f);
   std::vector<uint32_t> all(me->size);
   for (uint32_t r = 0; r < me->size; ++r) all[r] = r;
-  penstock_channel* channel = me->open(all, 77);  // nothing is kept from other tests
+  penstock_channel* channel = me->open(all, 77);  // a new channel, without state of other tests
   for (uint64_t step = 0; step < 10; ++step) {
     for (auto& values : data) std::fill(values.begin(), values.end(), float(me->rank + 1));
     const uint64_t before = process_allocations;

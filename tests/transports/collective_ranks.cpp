@@ -1,6 +1,6 @@
-// A transport between processes, loaded as a plugin: every rank runs the same tests. Arguments: the
-// plugin's file name, --native, --short-segments or --small-sockets, and those of GoogleTest. What
-// becomes of bad messages, late ranks and aborts is in failure_ranks.cpp.
+// A transport between processes, loaded as a plugin. All ranks run these tests. Arguments: the
+// plugin's file name, --native, --short-segments or --small-sockets, and the arguments of
+// GoogleTest. The tests for bad messages, late ranks and aborts are in failure_ranks.cpp.
 #include "printing.hpp"
 #include "rank.hpp"
 
@@ -10,7 +10,7 @@
 namespace penstock::test {
 namespace {
 
-// 0, 1, odd, on both sides of small_bytes, of one opening, one segment per share, a full window.
+// 0, 1, odd counts, both sides of small_bytes, one opening, one segment per share, a full window.
 std::vector<uint64_t> counts_to_try() {
   std::vector<uint64_t> counts{0, 1, 7, 1024, 1025, 4001, 66'000, 300'001};
   if (me->size <= 4) counts.push_back(3'000'001);  // more ranks than cores make it slow
@@ -64,7 +64,6 @@ TEST(Ranks, EveryReductionAndWidthOfTypeWorks) {
     double factorial = 1;
     for (uint32_t r = 1; r <= me->size; ++r) factorial *= r;
     EXPECT_EQ(product, std::vector<double>(count, factorial));
-    // 1 + 2^-8 in bfloat16 is lost to rounding unless the sum is rounded once: n * 2^-9 each.
     std::vector<uint16_t> halves(count, 0x3c00), sum(count);  // float16 ones
     message = message_of(PENSTOCK_ALL_REDUCE, 1, PENSTOCK_FLOAT16);
     message.send = halves.data();
@@ -195,7 +194,8 @@ TEST(Ranks, SendReceiveAndBarrier) {
     receive.count = room.size();
     receive.peer = before;
     receive.receive_counts = &came;
-    // Both tickets are driven, as the core does: a large send goes on only in its own progress.
+    // The test drives both tickets, as the core does: a large send continues only in its own
+    // progress.
     const penstock_message* const both[] = {&send, &receive};
     penstock_ticket* tickets[2] = {};
     uint32_t states[2] = {};
@@ -270,9 +270,10 @@ int run(int argc, char** argv) {
   print_as_rank(me->rank);
   const int failed = RUN_ALL_TESTS();
   std::fflush(nullptr);
-  // mpirun ends everybody as soon as one ends without finalising: all have reported by then.
+  // mpirun ends all processes when one process ends without finalising. Here all ranks have
+  // reported.
   if (me->aborted) (void)me->exchange(message_of(PENSTOCK_BARRIER, 1));
-  me.reset();  // leaves before the process ends: only then is MPI finalised
+  me.reset();  // leaves before the process ends, because only then is MPI finalised
   return failed;
 }
 

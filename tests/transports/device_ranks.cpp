@@ -1,7 +1,7 @@
-// Gradients on a device whose pairs go from device to device over a real transport, which is told
-// that it takes memory of devices: the simulated one's is open to it. Every rank, a process with a
-// device of its own, runs the same tests. Arguments: the run's collective, the transport between
-// devices, and those of GoogleTest.
+// Gradients on a device whose pairs go from device to device over a real transport. The transport
+// believes that it can use device memory, because the host can read the memory of the simulated
+// device. Every rank is a process with its own device, and all ranks run these tests. Arguments:
+// the run's collective, the transport between devices, and the arguments of GoogleTest.
 #include "core/set/on_devices/resident_testing.hpp"
 
 #include "printing.hpp"
@@ -13,9 +13,9 @@
 namespace penstock::device_ranks {
 namespace {
 
-using namespace testing;  // all of resident_testing.hpp
+using namespace testing;  // every name in resident_testing.hpp
 
-std::string collective, between;  // as the command line says
+std::string collective, between;  // from the command line
 
 std::string with(const std::string& device_memory) {
   return fmt::format("[transport]\ndevice = \"{0}\"\n[collective.{0}]\ndevice_memory = \"{1}\"\n",
@@ -27,7 +27,7 @@ std::string scheme_of(const ResidentMethod& method, const std::string& tables) {
   return scheme.replace(scheme.find(name), name.size(), collective);
 }
 
-// This process as a rank of a run; its device is open while it lives.
+// This process as a rank of a run. The device is open as long as the object lives.
 class Rank {
  public:
   Rank(const ResidentMethod& method, const std::string& tables, uint64_t seed = 1) {
@@ -96,7 +96,7 @@ class Pairs : public ::testing::TestWithParam<ResidentMethod> {};
 INSTANTIATE_TEST_SUITE_P(Methods, Pairs, ::testing::ValuesIn(kPairs),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Steps among them that are void, forgotten, or without a gradient.
+// Some steps are void, forgotten, or without a gradient.
 TEST_P(Pairs, GiveTheBitsOfTheCpu) {
   const Outcome expected = on_the_cpu_alone(GetParam());
   for (uint64_t seed = 1; seed <= (test::is_long() ? 5 : 1); ++seed) {
@@ -109,9 +109,9 @@ TEST_P(Pairs, GiveTheBitsOfTheCpu) {
   }
 }
 
-// ---- what goes which way ----
+// ---- paths of the data ----
 
-// What a step of one gradient moves; its exchange must succeed.
+// The data that a step of one gradient moves. Its exchange must succeed.
 simulated::Copied copied_in_a_step(Rank& rank, const std::vector<float>& values) {
   const auto shapes = lying_on({{"x", {int64_t(values.size())}}}, kThere);
   std::vector<Storage> storage = storage_of(shapes);
@@ -139,7 +139,7 @@ std::vector<float> ones(uint64_t n) {
   return std::vector<float>(n, 1);
 }
 
-constexpr uint64_t kLook = sizeof(uint32_t);  // what the device has found in a list
+constexpr uint64_t kLook = sizeof(uint32_t);  // the flag of an inspection or check
 
 TEST(Messages, NoPairCrossesTheBus) {
   constexpr uint64_t kNumel = 100'000;
@@ -148,12 +148,12 @@ TEST(Messages, NoPairCrossesTheBus) {
   const simulated::Copied copied = copied_in_a_step(rank, ones(kNumel));
   EXPECT_EQ(rank.direct_messages(), 1u);
   EXPECT_EQ(rank.direct_bytes(), uint64_t(kDensity * kNumel) * 8);
-  // The looks: at the gradient, and at the indices of all ranks, where there are others.
+  // The flags of the inspection of the gradient and, with several ranks, of the checks of indices.
   EXPECT_EQ(copied.to_host, kLook + (rank.size() == 1 ? 0 : kLook * rank.size()));
   EXPECT_EQ(copied.to_device, 0u);
 }
 
-// Each rank another number of pairs, rank 0 none.
+// Each rank sends another number of pairs, and rank 0 sends none.
 TEST(Messages, CarryOnlyAsMuchAsAThresholdLetsThrough) {
   Rank rank({"threshold", kWithResidual, 0, "threshold-simulated", "threshold = 0.5\n"},
             with("yes"));
@@ -175,7 +175,7 @@ TEST(Messages, OfAVoidBucketAreNotSent) {
   EXPECT_EQ(rank.direct_messages(), 0u);
 }
 
-// The bits of the CPU: the transport adds in the order of ranks.
+// The results have the bits of the CPU, because the transport adds in the order of ranks.
 TEST(Messages, ThatAreAddedUpGoThroughPinnedMemory) {
   const ResidentMethod halves{"fp16", kWithResidual, 0, "fp16-simulated", ""};
   const Outcome expected = on_the_cpu_alone(halves);
@@ -206,7 +206,7 @@ TEST(Messages, OfWhatIsSentAsItIsAreStagedAndTheReportSaysWhy) {
   (void)::testing::internal::GetCapturedStderr();
 }
 
-// ---- several sets, and libraries that do not ----
+// ---- several sets, and libraries that cannot have several ----
 
 TEST(Sets, TwoAtOnceFindTheirOwnMessages) {
   const ResidentMethod method{"topk", kOneByOne};

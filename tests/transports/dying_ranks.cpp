@@ -1,5 +1,5 @@
-// Part of transport_ranks: the last rank is killed, and the others live on. Each test is run apart,
-// where no launcher ends the survivors.
+// Part of transport_ranks: the last rank is killed, and the other ranks must continue. Each test
+// runs separately, without a launcher that would end the survivors.
 #include "rank.hpp"
 
 #include <csignal>
@@ -19,7 +19,7 @@ void expect_the_last_to_be_named(const Outcome& outcome) {
       << outcome.message;
 }
 
-// The survivors still reach each other, and nobody waits for the dead.
+// The survivors still reach each other, and no rank waits for the dead rank.
 void expect_that_others_go_on() {
   me->aborted = true;
   expect_the_last_to_be_named(me->exchange(message_of(PENSTOCK_BARRIER, 9)));

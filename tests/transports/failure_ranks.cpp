@@ -19,7 +19,7 @@ namespace {
 
 TEST(Ranks, RanksThatDisagreeAllGetAMismatchAndTheChannelLivesOn) {
   if (native || me->size == 1) GTEST_SKIP() << "needs the direct algorithm and two ranks";
-  // The odd one has more; small and large, and one of each.
+  // Rank 1 has the larger count. Small and large messages, and one case with both.
   const std::vector<std::pair<uint64_t, uint64_t>> cases{
       {8, 9}, {1000, 2000}, {500'000, 500'001}, {100'000, 2'000'000}, {0, 1}};
   for (const auto& [usual, odd] : cases)
@@ -131,7 +131,7 @@ TEST(Ranks, AnotherJoinWorksAfterLeaveAndBeforeItUnlessThereIsOneForTheProcess) 
     EXPECT_NE(std::string(error.what()).find("another instance"), std::string::npos);
   }
   me.reset();
-  me = std::make_unique<Rank>(0);  // no all-reduce is small from here on
+  me = std::make_unique<Rank>(0);  // from here on an all-reduce is not small
   for (uint64_t count : {0, 1, 9, 5000}) {
     auto data = values(me->rank, count);
     auto message = message_of(PENSTOCK_ALL_REDUCE, 3);
@@ -151,7 +151,7 @@ TEST(Ranks, ConnectionsHaveTheBuffersThatWereAskedFor) {
     const auto has = [&](int option) {
       int bytes = 0;
       socklen_t size = sizeof bytes;
-      // Linux keeps as much again for itself.
+      // Linux reserves the requested size twice.
       return getsockopt(file, SOL_SOCKET, option, &bytes, &size) == 0 && bytes == 2 * socket_bytes;
     };
     n_sent_through += has(SO_SNDBUF) ? 1 : 0;
@@ -165,8 +165,7 @@ TEST(Ranks, ListenOnLoopbackAloneWhereAllShareAHost) {
   if (me->is_process_global()) GTEST_SKIP() << "MPI listens for its launcher";
   if (!loopback_has_ipv4()) GTEST_SKIP() << "there is no IPv4 on loopback";
   EXPECT_TRUE(me->exchange(message_of(PENSTOCK_BARRIER, 6)).ok());
-  // The store of the first rank listens where the tests' launcher has put it, which may be
-  // anywhere.
+  // The store of rank 0 listens on MASTER_PORT + 1 and may use any address.
   const char* const port = std::getenv("MASTER_PORT");
   const int of_store = port == nullptr ? 0 : std::atoi(port) + 1;
   for (const Listening& one : listening())
@@ -174,13 +173,13 @@ TEST(Ranks, ListenOnLoopbackAloneWhereAllShareAHost) {
         << "port " << one.port << " of " << one.address;
 }
 
-// The sender's last message is done while its receiver has not begun, and what it sent exceeds what
-// sockets hold. It asks for nothing more until the receiver has it.
+// The sender's last message is done before its receiver has begun. The message is larger than the
+// buffers of the sockets. The sender makes no further call until the receiver has the message.
 TEST(Ranks, WhatIsDoneArrivesThoughItsSenderNeverAsksAgain) {
   if (me->size == 1) GTEST_SKIP() << "needs two ranks";
   const auto came =
       std::filesystem::temp_directory_path() / ("penstock_" + std::to_string(getppid()) + "_came");
-  constexpr uint64_t kCount = 15'000;  // one segment, which is copied and leaves at once
+  constexpr uint64_t kCount = 15'000;  // one segment, which is copied and sent at once
   std::vector<float> data = values(0, kCount);
   auto message = message_of(me->rank == 0 ? PENSTOCK_SEND : PENSTOCK_RECEIVE, 6);
   message.send = message.receive = data.data();
@@ -207,8 +206,8 @@ TEST(Ranks, WhatIsDoneArrivesThoughItsSenderNeverAsksAgain) {
   if (me->rank == 0) std::filesystem::remove(came);
 }
 
-// Run apart: after an abort the process ends without finalising MPI, where there is one. The main
-// channel is left alone, so that the ranks can still wait for each other's reports (see main).
+// Runs in a separate process: after an abort the process ends without finalising MPI. The main
+// channel stays open, so that the ranks can wait for each other's reports (see main).
 TEST(Ranks, AbortEndsTicketsAndTheProcessStillEnds) {
   std::vector<uint32_t> all(me->size);
   std::iota(all.begin(), all.end(), 0u);
@@ -237,8 +236,8 @@ TEST(Ranks, AbortEndsTicketsAndTheProcessStillEnds) {
   me->table.close(me->self(), channel);
 }
 
-// Run apart, as above. Rank 0 gives up while its receives are posted and uses their buffer for
-// something else; only then do the others go on, and send.
+// Runs in a separate process. Rank 0 gives up while its receives are posted and uses their buffer
+// for other data. Only then do the other ranks continue and send.
 TEST(Ranks, AfterAbortAndReleaseNothingIsWrittenIntoAReceiveBuffer) {
   if (me->size == 1) GTEST_SKIP() << "needs two ranks";
   std::vector<uint32_t> all(me->size);

@@ -1,4 +1,4 @@
-// What a rank prints of the tests that all run.
+// The output of a rank in tests that all ranks run.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class FailuresOnly : public ::testing::EmptyTestEventListener {
   uint32_t rank_;
 };
 
-// Rank 0 prints as usual, the others only what fails.
+// Rank 0 prints as usual. The other ranks print only failures.
 inline void print_as_rank(uint32_t rank) {
   if (rank == 0) return;
   auto& listeners = ::testing::UnitTest::GetInstance()->listeners();

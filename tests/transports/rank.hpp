@@ -12,7 +12,7 @@
 
 namespace penstock::test {
 
-// Set by --native: the algorithm is MPI's own, and sums are compared with a tolerance.
+// Set by --native: the algorithm belongs to MPI, and sums are compared with a tolerance.
 inline bool native = false;
 
 inline std::string plugin_file;  // set by the first argument
@@ -25,17 +25,17 @@ inline const LoadedPlugin& plugin() {
 // Set by --short-segments: bytes per segment, so that small messages have many.
 inline int segment_bytes = 0;
 
-// Set by --small-sockets: bytes under way in a connection; 0: as the transport has it.
+// Set by --small-sockets: bytes under way in a connection. 0: the transport's default.
 inline int socket_bytes = 0;
 
-// Fills in what the ranks have told each other, by the variables that started this process
+// Fills in the data that the ranks have exchanged through the launcher's variables
 // (rendezvous.cpp).
 void tell(penstock_world& world);
-// Tells the other ranks why this one does not join, as the runtime does. Without it they would say
-// only that its connection broke.
+// Tells the other ranks why this rank does not join, as the runtime does. Otherwise they would only
+// report that its connection broke.
 void give_up(const std::string& why);
 
-// This process as a rank; joined while it lives.
+// This process as a rank, which is joined as long as the object lives.
 class Rank {
  public:
   explicit Rank(int small_bytes = 4096)
@@ -148,7 +148,7 @@ inline void expect_sum(const float* received, const std::vector<float>& expected
         << "not the sum in ascending rank order, to the bit; " << expected.size() << " elements";
     return;
   }
-  // MPI adds in an order of its own: the error is bounded by the largest addend's rounding.
+  // MPI adds in its own order. The error is at most the rounding of the largest addend.
   for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(received[i], expected[i], 4.0);
 }
 

@@ -1,4 +1,4 @@
-// Part of transport_ranks: the ranks meet as those of a run do, for transports that must be told.
+// Part of transport_ranks: the ranks meet as in a run, for transports that must be told the others.
 #include "core/comm/rendezvous.hpp"
 
 #include "rank.hpp"
@@ -8,12 +8,12 @@
 namespace penstock::test {
 namespace {
 
-// Once for the process: a transport that joins again is told by the same joined.
+// Once per process: a transport that joins again gets the object of the first rendezvous.
 Control& met(std::vector<uint32_t>& hosts) {
   static JoinedRanks joined = [] {
     Control::Options options;
     options.deadline_us = 600'000'000;
-    options.heartbeat_us = 150'000'000;  // the tests count allocations of the process
+    options.heartbeat_us = 150'000'000;  // long, because the tests count allocations
     Result<std::optional<Rendezvous>> rendezvous = rendezvous_of();
     if (!rendezvous.ok()) throw std::runtime_error(std::string(rendezvous.status().message()));
     if (!rendezvous.value()) {
@@ -28,7 +28,7 @@ Control& met(std::vector<uint32_t>& hosts) {
   return *joined.control;
 }
 
-// A plugin of the kit's host takes no statuses of the core.
+// A plugin of the test kit's host must not get statuses of the core.
 penstock_status* of_the_kit(const Status& status) {
   if (status.ok()) return nullptr;
   const std::string message(status.message());

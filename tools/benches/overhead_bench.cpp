@@ -1,10 +1,11 @@
-// What the runtime adds to direct MPI calls, with compressor `none` and one message per gradient.
+// The cost of the runtime in addition to direct MPI calls, with compressor `none` and one message
+// per gradient.
 //
 //   mpirun -np P bench_overhead [ROUNDS]
 //
-// Two lists of 161 gradients: ResNet-50's own sizes, where the transport's algorithm shows as well,
-// and single elements, where nothing but overhead is left. Contestants in turn within each round.
-// Prints one JSON line on rank 0.
+// Two lists of 161 gradients: ResNet-50's own sizes, where the transport's algorithm matters too,
+// and single elements, where only overhead is left. Contestants take turns within each round. Rank
+// 0 prints one JSON line.
 
 #include "tests/support/allocations.hpp"
 #include "tools/benches/training_set.hpp"

@@ -1,10 +1,9 @@
-// A call through a plugin's table in a .so against the same function linked statically: what the
-// boundary costs.
+// The cost of the plugin boundary: a call through a plugin's table in a .so, compared with a
+// statically linked function.
 //
 //   bench_plugin_call PLUGIN_DIRECTORY [ROUNDS]
 //
-// The call is encode of compressor `none` on one element, so that nothing but the way there is
-// measured.
+// The call is encode of compressor `none` on one element, so only the call itself takes time.
 
 #include "plugins/compressors/none/none.cpp"
 #include "tools/benches/training_set.hpp"

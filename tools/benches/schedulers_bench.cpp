@@ -1,16 +1,17 @@
-// Schedulers against each other, in turns: the gradients of a network become ready as they do in
-// its backward, which is slept, and go through one set per scheduler; all sets are alive in the
-// same processes.
+// Compares schedulers by turns. The gradients of a network become ready at the times of its
+// backward, and the benchmark sleeps in place of the computation. Each scheduler has one set, and
+// all sets live in one process per rank.
 //
 //   mpirun -np 4 bench_schedulers --gradients CSV --contestants JSON --backward-ms 200
 //       [--forward-ms 0] --rounds 7 --steps 3 --warm-up 30 [--slow-rank R --slow-factor 1.3]
 //       [--timeline FILE]
 //
-// CSV has a line per gradient: name, elements, share of backward after which it is ready. JSON is a
-// list of {"name", "scheme": TOML, "dense": whether the result is the mean}. What a step is, with
-// and without a forward, is told in contest/contestant_bench.hpp; its figure is that of the rank
-// where it is longest, and what is exposed is the part of it that the slowest rank does not
-// compute. FILE is a Chrome trace of what rank 0 did in the rounds. Prints one JSON line on rank 0.
+// CSV has a line per gradient: name, elements, share of backward after which the gradient is ready.
+// JSON is a list of {"name", "scheme": TOML, "dense": whether the result is the mean}.
+// contest/contestant_bench.hpp defines a step, with and without a forward. The figure of a step is
+// the time on the slowest rank. Its exposed part is the time in which the rank with the slowest
+// compute does not compute. FILE is a Chrome trace of rank 0 in the rounds. Rank 0 prints one JSON
+// line.
 
 #include "tools/benches/contest/contestant_bench.hpp"
 
@@ -30,7 +31,7 @@ void say(const Training& training, const std::string& what) {
   if (training.rank == 0) std::fprintf(stderr, "[schedulers] %s\n", what.c_str());
 }
 
-// Every contestant's first turn, of which the right result is known.
+// Checks the first turn of every contestant, because its right result is known.
 void check_results(Training& training, const Contestants& contestants) {
   const std::vector<float> mean = training.mean();
   for (const auto& contestant : contestants) {
@@ -50,8 +51,9 @@ void warm_up(Training& training, const Contestants& contestants, int steps) {
   for (const auto& contestant : contestants) contestant->end_of_warm_up();
 }
 
-// Turn by turn, so that what else the machine does meets all alike; another one begins in every
-// pass, so that none always follows the same one. With a forward a turn has all steps of a round.
+// Contestants take turns, so that other load on the machine affects all equally. Each pass begins
+// with another contestant, so that no contestant always follows another. With a forward, a turn has
+// all steps of a round.
 void compete(Training& training, const Contestants& contestants, size_t rounds) {
   const size_t turns = training.is_steady() ? 1 : training.steps;
   for (size_t round = 0; round < rounds; ++round) {
@@ -105,7 +107,7 @@ void run(const Options& options) {
                {"contestants", json::array()}};
   for (const auto& contestant : contestants) figures["contestants"].push_back(contestant->told());
   if (training.rank == 0) std::printf("%s\n", figures.dump().c_str());
-  MPI_Barrier(training.world);  // the sets go together
+  MPI_Barrier(training.world);  // all sets end together
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-// One gradient of 4096 x 4096 on one rank under a scheme, step by step, with a trace of its stages.
+// One gradient of 4096 x 4096 on one rank with a scheme, step by step, with a trace of its stages.
 //
 //   mpirun -np 1 bench_schemes CONFIG TRACE STEPS
 //
-// Before each step two sweeps over as many floats are timed: what the stages are compared with.
-// Prints one JSON line; the trace is for the caller to read.
+// Before each step two sweeps over as many floats are timed, as a baseline for the stages. Prints
+// one JSON line. The caller reads the trace.
 
 #include "tools/benches/training_set.hpp"
 
@@ -19,7 +19,7 @@
 namespace {
 
 constexpr int64_t kSide = 4096;
-constexpr int kWarmUp = 12;  // threshold methods have found their threshold
+constexpr int kWarmUp = 12;  // by then threshold methods have found their threshold
 
 using Floats = std::vector<float>;
 
@@ -30,7 +30,7 @@ double milliseconds(const auto& work) {
       .count();
 }
 
-// Normal times exp(normal), as gradients look.
+// Normal times exp(normal), as in gradients.
 Floats heavy_tailed(size_t n) {
   std::mt19937_64 generator(1);
   std::normal_distribution<float> normal;
@@ -39,7 +39,7 @@ Floats heavy_tailed(size_t n) {
   return values;
 }
 
-// The same numbers elsewhere in every step.
+// In every step the numbers are equal, but shifted.
 void rotate(const Floats& from, size_t by, Floats& to) {
   std::memcpy(to.data(), from.data() + by, (from.size() - by) * sizeof(float));
   std::memcpy(to.data() + from.size() - by, from.data(), by * sizeof(float));
@@ -55,7 +55,7 @@ struct Sweeps {
   std::vector<double> memcpy_ms, update_ms;
 };
 
-// The steps, with a trace of all but the first ones.
+// Runs the steps. The trace leaves out the first steps.
 Sweeps run(const char* config, const char* trace, int steps) {
   const auto runtime = penstock::bench::open(config);
   penstock::bench::TrainingSet training(*runtime, {penstock::bench::Shape{kSide, kSide}});

@@ -1,4 +1,4 @@
-// A set of gradients over the C++ door, as a frontend would drive it, and small statistics.
+// A set of gradients over the C++ classes, driven as a frontend would, and simple statistics.
 #pragma once
 
 #include "core/runtime/runtime.hpp"
@@ -12,16 +12,16 @@
 
 namespace penstock::bench {
 
-// Ends the program with what went wrong: a benchmark has nobody to report to.
+// Ends the program with the error, because a benchmark cannot return it.
 inline void check(const Status& status) {
   if (status.ok()) return;
   std::fprintf(stderr, "%.*s\n", int(status.message().size()), status.message().data());
   std::_Exit(1);
 }
 
-// Puts this process's session before others on this machine, so that figures are its own and not
-// those of what else runs. The ranks' own threads stay as they are to each other. Without the right
-// to do so, or on a kernel that does not group sessions, nothing changes.
+// Gives this process's session priority over other sessions on this machine, so that other load
+// does not change the figures. The priorities between the run's own threads stay equal. Without
+// permission, or on a kernel without groups of sessions, nothing changes.
 inline void go_before_other_sessions() {
   if (std::FILE* group = std::fopen("/proc/self/autogroup", "w")) {
     std::fputs("-19", group);
@@ -90,7 +90,7 @@ class TrainingSet {
     tensor.device_type = PENSTOCK_DEVICE_CPU;
     check(set_->gradient_ready(i, tensor));
   }
-  // All gradients, the last first, as backward makes them; then the end of the step.
+  // All gradients in reverse order, as in backward, and then the end of the step.
   void step() {
     for (size_t i = values.size(); i-- > 0;) ready(i);
     check(set_->wait_all());

@@ -1,9 +1,10 @@
-// Transports against each other, message by message: sums and broadcasts of several sizes.
+// Compares transports message by message: sums and broadcasts of several sizes.
 //
 //   mpirun -np 2 -x MASTER_ADDR=ADDRESS -x MASTER_PORT=PORT bench_transports ROUNDS TRANSPORT...
 //
-// All ranks join over every transport named, those that must be told by the variables; contestants
-// take turns within each round. Prints one JSON line on rank 0: microseconds a message, by round.
+// All ranks join over every named transport. The variables are for transports that must be told the
+// ranks. Contestants take turns within each round. Rank 0 prints one JSON line: microseconds per
+// message, by round.
 
 #include "core/comm/rendezvous.hpp"
 

@@ -1,10 +1,10 @@
-// The coders of the wire on one core, beside memcpy: random positions and their values.
+// The coders of the wire on one core, compared with memcpy: random positions and their values.
 //
 //   bench_wire [ROUNDS]
 //
-// Prints one JSON line: of each row what it is, how many entries it has, and for each density the
-// bits a position takes, against the entropy of that many random positions. All contestants take
-// turns; the first round warms up. Each is checked before it is timed.
+// Prints one JSON line. Each row has its name, its number of entries and, for each density, the
+// bits per position and the entropy of as many random positions. Contestants take turns, and the
+// first round warms up. Each contestant is checked before it is timed.
 
 #include <wire/positions.hpp>
 #include <wire/values.hpp>
@@ -27,9 +27,9 @@ namespace kernels = penstock::kernels;
 using Bytes = std::vector<unsigned char>;
 
 constexpr uint64_t kElements = 25557032;  // of ResNet-50
-constexpr int kRepeats = 20;              // in a row, of which the mean counts
+constexpr int kRepeats = 20;              // in sequence, and the mean counts
 
-// `count` of n, every subset as likely.
+// `count` of n positions. Every subset has equal probability.
 std::vector<uint32_t> draw(uint64_t n, uint64_t count) {
   std::mt19937_64 generator(1);
   std::vector<uint32_t> drawn;
@@ -56,7 +56,7 @@ struct Contestant {
   std::vector<double> seconds{};
 };
 
-// Processor time of this thread: other processes disturb it less.
+// Processor time of this thread, because other processes disturb it less.
 double seconds_now() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -80,8 +80,7 @@ std::string spread(std::vector<double> values) {
   return text;
 }
 
-// Rates in 10^9 entries a second, and how many times as fast as the first contestant, round by
-// round.
+// Rates in 10^9 entries per second, and speed relative to the first contestant, by round.
 void print(const std::vector<Contestant>& contestants) {
   for (const Contestant& contestant : contestants) {
     std::vector<double> rates, times;
@@ -95,7 +94,7 @@ void print(const std::vector<Contestant>& contestants) {
   }
 }
 
-// What all rows at 1 % work on.
+// The data of all rows at 1 %.
 struct Scene {
   kernels::CodePath path = kernels::widest_code_path();
   std::vector<uint32_t> positions = draw(kElements, kElements / 100);

@@ -76,6 +76,19 @@ _RECIPES = (
         "power-sgd alternating rank 4",
         {"compressor.powersgd-alternating.rank": 4},
     ),
+    *(
+        Recipe(
+            f"{name}-bf16",
+            CONF / f"{name}.toml",
+            f"{label} rank 4, bf16",
+            {f"compressor.{plugin}.rank": 4, f"compressor.{plugin}.value_type": "bf16"},
+        )
+        for name, label, plugin in (
+            ("power-sgd", "power-sgd", "powersgd"),
+            ("acp-sgd", "acp-sgd", "acpsgd"),
+            ("power-sgd-alternating", "power-sgd alternating", "powersgd-alternating"),
+        )
+    ),
     Recipe("random-k", CONF / "random-k.toml", "random-k 1 %", {"compressor.randomk.density": 0.01}),
     Recipe("chunk-top-k", CONF / "chunk-top-k.toml", "chunk top-k 1 %"),
     Recipe("threshold", CONF / "threshold.toml", "threshold 0.01"),

@@ -127,7 +127,7 @@ Status DevicePlace::store(BucketRun& bucket, PieceRun& piece) const {
   if (bucket.is_void)
     status = stream().fill_nan(piece.values, numel, piece.dtype);
   else if (bucket.only_compensates && bucket.legs.front().kind.is_dense())
-    status = clear(piece.values, numel * dtype_bytes(piece.dtype));  // else compensate clears
+    status = clear(piece.values, numel * dtype_bytes(piece.dtype));  // otherwise compensate clears
   if (status.ok() && piece.widened)
     status = stream().narrow(static_cast<const float*>(piece.values), piece.storage(), numel,
                              piece.gradient->dtype);

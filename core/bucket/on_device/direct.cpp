@@ -75,7 +75,7 @@ Status lay_out_verdicts(DevicePart& part, BucketRun& bucket) {
 }
 
 bool takes_finished(const Leg& leg, uint32_t round) {
-  for (const auto& message : leg.messages[round])  // all go over one channel
+  for (const auto& message : leg.messages[round])  // all messages use one channel
     if (message->is_announced())
       return (message->link->channel->traits.flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) != 0;
   return false;
@@ -92,7 +92,7 @@ Status Pack::begin(BucketRun& bucket) {
       PENSTOCK_TRY(message->pack(round_));
     }
   if (!takes_finished(leg_, round_)) return {};
-  // Recorded after the data to send, and after all work that has used the receive buffers.
+  // Recorded after the data to send, and after all earlier work on the receive buffers.
   return part_of(bucket).copied.record(bucket.context.on_device.residents->stream().handle());
 }
 

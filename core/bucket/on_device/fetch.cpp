@@ -64,7 +64,7 @@ Status add_sections(Stretches<Copy>& stretches, PayloadStorage& payload) {
   return {};
 }
 
-// Calls body(item) for the device-resident items that have a payload in this round.
+// Calls body(item) for each device-resident item with a payload in this round.
 template <typename Body>
 void each_own(const Leg& leg, uint32_t round, const Body& body) {
   for (ItemRun& item : leg.coding->items)

@@ -54,8 +54,8 @@ Status list_pieces(BucketRun& bucket, DevicePart& part) {
   return {};
 }
 
-// Calls `poll` for each gradient that lies on a device, until one has not finished. The pieces
-// before `n_done` have finished.
+// Calls `poll` for each gradient on a device, until a gradient has not finished. The pieces before
+// `n_done` have finished.
 template <typename Poll>
 Status poll_gradients(BucketRun& bucket, size_t& n_done, bool& all, const Poll& poll) {
   all = true;

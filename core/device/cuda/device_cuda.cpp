@@ -1,5 +1,6 @@
-// The device table over the CUDA runtime. The runtime is linked statically and libcuda never, so
-// this file loads on any machine; where there is no driver, device_count says so.
+// The device table over the CUDA runtime. The runtime is linked statically, and libcuda is not
+// linked. So this file loads on any machine. If there is no driver, device_count reports the
+// reason.
 #include "core/device/cuda/element_kernels.hpp"
 #include "core/device/device_table.h"
 
@@ -14,8 +15,8 @@
 
 namespace {
 
-// Runs `body` with `device` current. The runtime's sticky last error is cleared: who asks for it
-// later must not find ours.
+// Runs `body` with `device` current. Clears the runtime's sticky last error, so that other code
+// does not see an error of Penstock.
 template <typename Body>
 int32_t on_device(int32_t device, Body&& body) {
   const penstock::kernels::cuda::CurrentDevice current(device);
@@ -35,7 +36,7 @@ const char* error_text(int32_t error) {
   return cudaGetErrorString(static_cast<cudaError_t>(error));
 }
 
-// For us all the same, and for whoever reads it three things to do.
+// For the core all reasons are equal, but the user must do something else for each.
 const char* why_none_is_usable(cudaError_t error) {
   if (error == cudaErrorNoDevice)
     return "the driver finds no device; nvidia-smi lists all devices, and CUDA_VISIBLE_DEVICES may "
@@ -78,7 +79,7 @@ int32_t properties(int32_t device, penstock_device_properties* properties) {
   return cudaSuccess;
 }
 
-// Before the first stream nothing of ours runs that a kernel's loading could wait for.
+// Before the first stream no kernel of Penstock runs for which the loading could wait.
 int32_t stream_create(int32_t device, int32_t priority, void** stream) {
   const char* why = nullptr;
   if (const int32_t error = penstock::kernels::cuda::load_kernels(device, &why); error != 0)
@@ -165,7 +166,7 @@ int32_t copy_on_device(int32_t device, void* target, const void* source, uint64_
   return copy(device, target, source, bytes, stream, cudaMemcpyDeviceToDevice);
 }
 
-// Zero bytes get memory too: a null pointer would look like a failure to callers.
+// Zero bytes get memory too, because callers would take a null pointer for a failure.
 int32_t allocate(int32_t device, uint64_t bytes, void** memory) {
   return on_device(device, [&] { return cudaMalloc(memory, std::max<uint64_t>(bytes, 1)); });
 }
@@ -223,12 +224,13 @@ int32_t copy_many(int32_t device, const penstock_device_copy* copies, uint64_t n
 }
 
 int32_t make_current(int32_t device) {
-  // Captures of other threads, as of a model's graphs, are none of its business: in the usual mode
-  // they would fail with its next look at an event, and that with them.
+  // The thread must not take part in captures by other threads, such as a capture of a model's
+  // graph. In the default mode its next query of an event would fail and would also invalidate the
+  // capture.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   cudaError_t error = cudaThreadExchangeStreamCaptureMode(&mode);
   if (error == cudaSuccess) error = cudaSetDevice(device);
-  // Before CUDA 12 the thread gets the device's context with the first call that needs one.
+  // Before CUDA 12 a thread gets the device's context with its first call that needs a context.
   if (error == cudaSuccess) error = cudaFree(nullptr);
   if (error != cudaSuccess) (void)cudaGetLastError();
   return error;

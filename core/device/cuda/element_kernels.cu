@@ -14,7 +14,7 @@
 namespace penstock::device_cuda {
 namespace {
 
-// The floats that are worked on, as bits. The exponent is full where one is NaN or infinite.
+// The types of the floats, by their bits. A full exponent means NaN or infinity.
 struct Float32 {
   using Bits = uint32_t;
   static constexpr Bits kExponent = 0x7f800000u, kQuietNan = 0x7fc00000u;
@@ -37,10 +37,10 @@ struct Bfloat16 {
 };
 
 constexpr unsigned kThreads = 256;
-constexpr uint32_t kBlocksAtOnce = 4;  // on a multiprocessor: loads of few threads do not fill it
+constexpr uint32_t kBlocksAtOnce = 4;  // per multiprocessor; loads of fewer threads do not fill it
 constexpr uint64_t kPerThread = 8;
-constexpr uint32_t kLoads = 4;          // of 16 bytes, in flight in each thread
-constexpr uint64_t kMostBlocks = 2048;  // a few for each multiprocessor of the largest
+constexpr uint32_t kLoads = 4;          // of 16 bytes, in flight per thread
+constexpr uint64_t kMostBlocks = 2048;  // a few per multiprocessor of the largest device
 
 __device__ uint64_t first_element() {
   return uint64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -53,8 +53,8 @@ uint64_t blocks_for(uint64_t count) {
   return std::min((count + kThreads * kPerThread - 1) / (kThreads * kPerThread), kMostBlocks);
 }
 
-// Arrays to work on, by value, so that they travel with the launch, as many as fit. Their blocks
-// are numbered through: those of the first array, then those of the second.
+// As many arrays as fit into the parameters of a launch, by value. The blocks are numbered in
+// order: the blocks of the first array, then the blocks of the second, and so on.
 template <typename Array>
 struct Arrays {
   static constexpr uint32_t kMost = 4000 / (sizeof(Array) + sizeof(uint32_t));
@@ -71,8 +71,8 @@ struct Arrays {
   uint32_t n_blocks = 0;
 };
 
-// Whose a block is: the last that begins there or before, since one without any begins where the
-// next does.
+// The array of this block: the last array with a first block at or before it. An empty array has
+// the first block of the next array.
 template <typename Array>
 __device__ uint32_t array_of_block(const Arrays<Array>& arrays) {
   uint32_t begin = 0, end = arrays.n;
@@ -86,7 +86,7 @@ __device__ uint32_t array_of_block(const Arrays<Array>& arrays) {
   return begin;
 }
 
-// Which elements, or words of them, of its array are this thread's.
+// The elements (or words) of the array for this thread.
 struct Mine {
   uint64_t first;
   uint64_t stride;
@@ -98,9 +98,9 @@ __device__ Mine mine_of(const Arrays<Array>& arrays, uint32_t which) {
   return {uint64_t{blockIdx.x - first} * kThreads + threadIdx.x, uint64_t{end - first} * kThreads};
 }
 
-// Calls body(begin, w, word) for each word that is this thread's; word w lies w words behind
-// element `begin`. A few independent loads are in flight before the first is used. (Counted in
-// words, one is stored as one; behind a pointer to elements nvcc makes two or three stores of it.)
+// Calls body(begin, w, word) for each word of this thread. Word w lies w words behind element
+// `begin`. A few independent loads are in flight before the first one is used. (`w` counts words,
+// because with a pointer to elements nvcc splits each store of a word into two or three.)
 template <typename Word, typename Element, typename Body>
 __device__ void each_word(const Mine& mine, const Element* source, uint64_t begin, uint64_t end,
                           const Body& body) {
@@ -123,13 +123,14 @@ __device__ uint32_t beyond(const void* pointer) {
   return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pointer) % sizeof(Word));
 }
 
-// How many elements lie before the first word.
+// The number of elements before the first aligned word.
 template <typename Word, typename Element>
 __device__ uint64_t to_first(const Element* source) {
   return (sizeof(Word) - beyond<Word>(source)) % sizeof(Word) / sizeof(Element);
 }
 
-// Calls `body` with words of elements where `source` lies so, and with elements before and behind.
+// Calls `body` with words of elements where `source` is aligned, and with single elements before
+// and behind.
 template <typename Word, typename Element, typename Body>
 __device__ void each_of_mine(const Mine& mine, const Element* source, uint64_t count,
                              const Body& body) {
@@ -142,14 +143,14 @@ __device__ void each_of_mine(const Mine& mine, const Element* source, uint64_t c
   each_word<Element>(mine, source, end, count, body);
 }
 
-// Whether one of the floats in `bits` is found: one of 32 or two of 16.
+// Whether a float in `bits` is not finite: one float of 32 bits or two of 16.
 template <typename Float>
 __device__ bool is_found(uint32_t bits) {
   const auto is = [](uint32_t one) { return (one & Float::kExponent) == Float::kExponent; };
   return is(bits) || (sizeof(typename Float::Bits) < sizeof bits && is(bits >> 16));
 }
 
-// What the look does with what is read.
+// The inspection of a loaded word or element.
 template <typename Float>
 struct Looking {
   bool* any;
@@ -162,8 +163,8 @@ struct Looking {
   }
 };
 
-// The same where the floats are written too. Four are a store of 16 bytes, so that the threads of a
-// warp write neighbouring ones; of 16-bit floats each reads only 8 bytes therefore.
+// Inspects and also writes the widened floats. Four floats are one store of 16 bytes, so that the
+// threads of a warp write adjacent memory. So for 16-bit floats a thread loads only 8 bytes.
 template <typename Float>
 struct Widening {
   using Bits = typename Float::Bits;
@@ -172,7 +173,7 @@ struct Widening {
   uint32_t* widened;
   bool* any;
 
-  // Where a word of `source` lies as it should, so do 16 bytes of `widened`.
+  // If a word of `source` is aligned, 16 bytes of `widened` must be aligned too.
   __device__ bool fits(const Bits* source) const {
     return beyond<uint4>(widened + to_first<Word>(source)) == 0;
   }
@@ -212,7 +213,7 @@ __device__ bool is_nonfinite_in_mine(const Arrays<penstock_device_values>& array
   return any;
 }
 
-// All that write, write the same.
+// Every thread that writes writes an equal value.
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
     look_for_nonfinite(Arrays<penstock_device_values> arrays) {
   const uint32_t which = array_of_block(arrays);
@@ -284,7 +285,7 @@ __global__ void round_all(const uint32_t* source, typename Float::Bits* target, 
   for (uint64_t i = first_element(); i < count; i += stride()) target[i] = Float::narrow(source[i]);
 }
 
-// Of a kernel that is loaded when a stream is made.
+// Queues a kernel that was loaded when a stream was made.
 template <auto kKernel, typename... Arguments>
 cudaError_t queue(uint64_t blocks, cudaStream_t stream, const Arguments&... arguments) {
   if (blocks == 0) return cudaSuccess;
@@ -295,7 +296,7 @@ cudaError_t queue(uint64_t blocks, cudaStream_t stream, const Arguments&... argu
   return cudaLaunchKernelEx(&config, kernels::cuda::listed<kKernel>(), arguments...);
 }
 
-// Calls body(the float of a dtype).
+// Calls body(the float type of a dtype).
 template <typename Body>
 cudaError_t with_float(uint32_t dtype, const Body& body) {
   switch (dtype) {

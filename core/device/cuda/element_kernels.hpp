@@ -1,5 +1,5 @@
-// The kernels of the core: what it does itself to gradients that are worked on on a device
-// (core/tensor/elements.hpp does it on the CPU). Each is queued on `stream`, of the current device.
+// The kernels of the core: its own work on device-resident gradients (core/tensor/elements.hpp does
+// it on the CPU). Each is queued on `stream`, on the current device.
 #pragma once
 
 #include "core/device/device_table.h"

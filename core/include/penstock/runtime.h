@@ -109,7 +109,7 @@ enum {
   PENSTOCK_SET_REPORTS_OUTCOME = 1u << 3,      /* step_end reports correctly whether the step was applied */
   PENSTOCK_SET_SUM = 1u << 4,                /* the result is the sum over ranks, not the mean */
   /* Only the `owner` of a gradient needs its result; on other ranks the gradient's storage has no meaning after the step.
-   * Gathered payloads travel only to the owner, as in the first half of route `shard`; sums reach every rank. */
+   * Gathered payloads and sums of one round travel only to the owner; sums of several rounds reach every rank. */
   PENSTOCK_SET_RESULT_AT_OWNER = 1u << 5
 };
 

@@ -1,5 +1,5 @@
-// A change that fails leaves the set as it was, on every rank, and it trains on: the same bits as
-// if nobody had asked for the change.
+// A change that fails leaves the set unchanged on every rank. The set trains on, with the bits of a
+// run without the change.
 
 #include "core/set/training_testing.hpp"
 
@@ -31,10 +31,10 @@ std::string config_of(const Case& given, uint64_t run, uint32_t rank, int64_t fa
                               fmt::format("atomic-change-{}", run), rank, kRanks);
 }
 
-// What one rank saw.
+// The observations of one rank.
 struct Seen {
   Status made, switched;
-  std::vector<Values> results;  // per step
+  std::vector<Values> results;  // one per step
   std::string report;
 };
 
@@ -55,7 +55,7 @@ void train(Set& set, uint32_t rank, Seen& seen) {
   seen.report = *report;
 }
 
-// The plugin's `fail_at`th call on rank 1 fails; 0: none.
+// Call number `fail_at` of the plugin on rank 1 fails. 0: no call fails.
 std::vector<Seen> run(const Case& given, int64_t fail_at) {
   static std::atomic<uint64_t> runs{0};
   const uint64_t number = runs++;
@@ -73,7 +73,7 @@ std::vector<Seen> run(const Case& given, int64_t fail_at) {
   return seen;
 }
 
-// Every call that the switch makes fails once.
+// Every call of the switch fails once.
 void expect_atomic(const Case& given) {
   Case without = given;
   without.at_step = kNever;

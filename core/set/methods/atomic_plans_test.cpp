@@ -1,5 +1,5 @@
-// New plans and loads that fail leave the set as it was: the same bits as if nobody had asked for
-// them. Every plugin call that they make fails once, and allocations from the first to the last.
+// A new plan or a load that fails leaves the set unchanged, to the bit. Every plugin call of a new
+// plan or a load fails once, and so does every allocation.
 
 #include "core/set/training_testing.hpp"
 
@@ -15,10 +15,10 @@ namespace {
 using testing::Values;
 
 constexpr uint32_t kRanks = 2;
-constexpr uint64_t kSteps = 5, kSaved = 2, kLoaded = 4;  // ends of steps
+constexpr uint64_t kSteps = 5, kSaved = 2, kLoaded = 4;  // steps of a save and a load
 const std::vector<testing::GradientShape> kShapes{{"weight", {8, 6}}, {"bias", {8}}};
-// Halves of every element, so that results do not depend on where a plan cuts; kept in one tensor
-// per gradient. The scheduler makes a new plan after every step.
+// The compressor sends half of every element, so that results do not depend on the cuts of a plan.
+// The memory has one tensor per gradient. The scheduler makes a new plan after every step.
 const char* const kKeys =
     "compressor = \"fails\"\nmemory = \"fails\"\nscheduler = \"random-plan-c\"";
 
@@ -26,8 +26,9 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// What fails: on the ranks that `on` lists, the `call`th of the plugin of that kind, or the
-// `allocation`th of the application's thread in the end of step kLoaded - 1, or in the load there.
+// A fault on the ranks in `on`: either call number `call` of the plugin of this kind fails, or
+// allocation number `allocation` of the application's thread fails, at the end of step kLoaded - 1
+// or in the load.
 struct Fault {
   std::string kind = "compressor";
   int64_t call = 0;
@@ -42,7 +43,7 @@ std::string config_of(const Fault& fault, uint64_t run, uint32_t rank) {
   return testing::rank_config(
       testing::scheme_text(
           kKeys, fmt::format("log_level = \"error\"\nallow_insecure_paths = true\n"
-                             "deterministic = true\n"  // so that no rank probes costs by itself
+                             "deterministic = true\n"  // so that no rank alone probes costs
                              "plugin_path = [\"{0}/plugins/fails\", "
                              "\"{0}/plugins/fails_memory\", \"{0}/plugins/random_plan\"]\n"
                              "[{1}.fails]\nlabel = \"plans {2} rank {3}\"\nfail_at = {4}\n",
@@ -50,25 +51,25 @@ std::string config_of(const Fault& fault, uint64_t run, uint32_t rank) {
       fmt::format("atomic-plans-{}", run), rank, kRanks);
 }
 
-// Of the allocations that fail, so that this takes seconds; tools/nightly takes all of them.
+// The strides of the allocations and calls that fail, so that the test takes seconds. tools/nightly
+// takes every allocation.
 constexpr uint64_t kUsualStride = test::kThreadsSanitized ? 2000 : test::kSanitized ? 97 : 29;
 constexpr int64_t kCallStride = test::kThreadsSanitized ? 60
                                 : test::kSanitized      ? 7
-                                                        : 1;  // of plugin calls
+                                                        : 1;  // stride of the plugin calls
 const uint64_t kStride = test::kSanitized   ? kUsualStride
                          : test::is_long()  ? 1
                          : test::is_brief() ? 5 * kUsualStride
                                             : kUsualStride;
 
-// What one rank saw.
+// The observations of one rank.
 struct Seen {
-  Status made, loaded, over;    // the last: why the run was given up, where it was
-  std::vector<Status> ends;     // of steps
+  Status made, loaded, over;    // `over`: why the run ended, if it did
+  std::vector<Status> ends;     // one per step
   std::vector<Values> results;  // per step
 };
 
-// `gradients` outlive the set: a step that fails returns while other buckets may still be on their
-// way.
+// `gradients` must outlive the set: a failed step returns while other buckets still run.
 void train(Set& set, uint32_t rank, const Fault& fault, Values& gradients, Seen& seen) {
   const testing::Problem problem(kShapes);
   const testing::Doubles parameters = problem.start();
@@ -87,7 +88,7 @@ void train(Set& set, uint32_t rank, const Fault& fault, Values& gradients, Seen&
     if (step + 1 == kSaved) ASSERT_OK(set.save(saved));
     if (step + 1 != kLoaded || !fault.loads) continue;
     if (fails) test::failing_allocation = fault.allocation;
-    seen.loaded = unless_out_of_memory([&] { return set.load(saved); });  // as the C door does
+    seen.loaded = unless_out_of_memory([&] { return set.load(saved); });  // like penstock_set_load
     test::failing_allocation = 0;
     if (seen.loaded.ok()) return;
   }
@@ -115,7 +116,7 @@ uint64_t failures_among(const std::vector<Status>& ends) {
   return uint64_t(std::count_if(ends.begin(), ends.end(), [](const auto& s) { return !s.ok(); }));
 }
 
-// Both ranks hear of it in the same step, and what they train is what `expected` is.
+// Both ranks learn of the failure in one step, and their results equal `expected`.
 void expect_undisturbed(const std::vector<Seen>& seen, const std::vector<Seen>& expected) {
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
     ASSERT_EQ(seen[rank].results, expected[rank].results) << "rank " << rank;
@@ -168,9 +169,9 @@ TEST(LoadsThatFail, LeaveTheSetAsItWasWhateverPluginCallFails) {
   }
 }
 
-// Where bound schemes, plans and buckets are made every rank hears of it and goes on. Elsewhere
-// between two steps the run ends: the rank without memory says so, and the other hears which one it
-// was.
+// If making bound schemes, plans or buckets fails, every rank learns of the failure and continues.
+// If another allocation between two steps fails, the run ends: the rank without memory reports its
+// failure, and the other rank's error names that rank.
 TEST(NewPlansThatFail, LeaveTheSetAsItWasWhateverAllocationOfTheBucketsFails) {
   const std::vector<Seen> expected = run({});
   uint64_t n_failed = 0, n_ended = 0;
@@ -192,7 +193,7 @@ TEST(NewPlansThatFail, LeaveTheSetAsItWasWhateverAllocationOfTheBucketsFails) {
   RecordProperty("ended", fmt::format("{}", n_ended));
 }
 
-// A load is no rendezvous of ranks.
+// A load does not need the other ranks.
 TEST(LoadsThatFail, LeaveTheSetAsItWasWhateverAllocationFails) {
   const std::vector<Seen> expected = run({});
   uint64_t n_failed = 0;

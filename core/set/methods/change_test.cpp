@@ -1,4 +1,4 @@
-// Changes of a set in mid-run: what cannot work is refused before the first step.
+// Changes of a set during the run. A change that cannot work is refused before the first step.
 
 #include "core/set/testing.hpp"
 

@@ -1,4 +1,4 @@
-// Steps of which only some gradients are thrown away, and runs that do not forget.
+// Steps in which only some gradients are forgotten, and runs that do not forget.
 
 #include "core/set/forget_testing.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 using namespace forgetting;
 using testing::run_step;
 
-// Which of them are thrown away in a step: those of one of two optimizers, or one alone.
+// The gradients that are forgotten in a step: two gradients, such as an optimizer has, or one.
 std::set<size_t> thrown_in(uint64_t step) {
   if (step % 4 == 1) return {0, 2};
   if (step % 4 == 2) return {1, 4};
@@ -18,8 +18,8 @@ std::set<size_t> thrown_in(uint64_t step) {
   return {};
 }
 
-// Two optimizers; what is thrown away is gone when the one steps that has it, or nobody has stepped
-// when it is looked for.
+// Two optimizers. A gradient is forgotten if it is thrown away when its optimizer steps, or if no
+// optimizer has stepped when the set checks the gradient.
 void end_as_seen(Set& set, uint64_t step) {
   const std::set<size_t> thrown = thrown_in(step);
   for (const std::vector<uint64_t>& gradients :
@@ -38,8 +38,8 @@ void end_as_seen(Set& set, uint64_t step) {
   ASSERT_OK(set.step_end(PENSTOCK_STEP_AS_SEEN));
 }
 
-// Gradient g of a run with all of them, against a run with g alone and without the steps in which
-// it is thrown away.
+// Compares gradient g in a run of all gradients with its result in a run with g alone. The second
+// run leaves out the steps in which g is forgotten.
 void expect_gradients_forgotten_alone(const std::string& compressor, const std::string& memory,
                                       const std::string& tables, uint32_t size) {
   const std::string text = scheme_text(keys(compressor, memory), tables);
@@ -113,7 +113,7 @@ TEST(ForgottenGradients, OfWhichAllAreGoneMakeAStepThatDoesNotCount) {
   });
 }
 
-// Before any optimizer was seen nothing else tells of it.
+// Until an optimizer was seen, only the void bucket shows that the step is forgotten.
 TEST(ForgottenGradients, AreAllOfAStepWithAVoidBucketUntilAnOptimizerIsSeen) {
   for (const char* nonfinite : {"void", "strict"})
     with_ranks(2,
@@ -135,8 +135,8 @@ TEST(ForgottenGradients, AreAllOfAStepWithAVoidBucketUntilAnOptimizerIsSeen) {
                });
 }
 
-// A memory ends with the step in which one gradient is forgotten, or of which the tensors are those
-// of another phase; this one takes what it hands over out of its work.
+// The memory is replaced after a step in which one gradient is forgotten, or after a step of a
+// phase with other tensors. This memory subtracts the values that it hands over from its work.
 TEST(ForgottenGradients, AreNotInWhatAMemoryHandsOver) {
   const auto results_with = [](const std::string& memory, const std::string& compressor) {
     const std::string tables = testing::test_plugins({"keep"}) +

@@ -1,5 +1,5 @@
-// Steps whose results are thrown away, under every scheme: a run that has some of them goes on, to
-// the bit, as one that has none, in its results and in what it saves.
+// Forgotten steps, with every scheme. A run with some forgotten steps continues exactly like a run
+// without them, in its results and in its saved states.
 
 #include "core/set/forget_testing.hpp"
 
@@ -61,7 +61,7 @@ const NamedScheme kSchemes[] = {
            PENSTOCK_SET_DEFERRED_UPDATE),
     scheme("acpsgd_deferred", keys("acpsgd", "residual", "scheduler = \"dear\"\nroute = \"split\""),
            "[compressor.acpsgd]\nrank = 2\n", PENSTOCK_SET_DEFERRED_UPDATE),
-    // What the memory kept when it ended joins the result of the first step that counts.
+    // The values of the ended memory join the result of the first step that counts.
     scheme("switch_to_nothing_kept", keys("topk", "residual"),
            kFew + "[[switch]]\nat_step = 2\n"
                   "set = { scheme.compressor = \"none\", scheme.memory = \"none\" }\n"),
@@ -113,7 +113,7 @@ TEST_P(ForgottenOnRoutes, StepsLeaveNoTrace) {
                     GetParam());
 }
 
-// Over loopback; `runtime` has further keys of [runtime].
+// The scheme of a file, over loopback. `runtime` has more keys of [runtime].
 NamedScheme published(const std::filesystem::path& file, const std::string& runtime) {
   std::ifstream stream(file);
   std::string text(std::istreambuf_iterator<char>(stream), {});
@@ -140,7 +140,7 @@ TEST_P(ForgottenOnRoutes, StepsLeaveNoTraceUnderThePublishedSchemes) {
         expect_no_trace(published(entry.path(), "deterministic = true\n"), GetParam(), &reason));
     taken += reason.empty() ? 1 : 0;
     if (reason.empty()) continue;
-    // Its plans follow from times, so two runs differ; but within one nothing changes.
+    // The plans depend on times, so two runs differ. Within one run the states must not change.
     EXPECT_NE(reason.find("deterministic"), std::string::npos) << entry.path() << ": " << reason;
     const Trace trace = run(published(entry.path(), ""), GetParam(), true);
     EXPECT_EQ(trace.refused, "") << entry.path();

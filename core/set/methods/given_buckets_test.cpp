@@ -1,5 +1,5 @@
-// Other buckets of the frontend between two steps: what travels together changes, what is kept does
-// not.
+// The frontend gives other buckets between two steps. The gradients travel in the new buckets, and
+// kept values do not change.
 
 #include "core/set/training_testing.hpp"
 #include "tests/support/worlds.hpp"
@@ -31,7 +31,7 @@ const std::string kTopk =
     scheme_text("scheduler = \"wfbp\"\ncompressor = \"topk\"\nmemory = \"residual\"",
                 "[compressor.topk]\ndensity = 0.1\n");
 
-// Parameters after ten steps; other buckets come before each step that `change` names.
+// Parameters after ten steps. `change` gives other buckets before some steps.
 Doubles train(Runtime& runtime, uint32_t rank, const std::map<uint64_t, Buckets>& change) {
   const Problem problem(kShapes);
   auto set = make_set(runtime, kShapes, kGiven);
@@ -62,8 +62,8 @@ TEST_P(GivenBucketsOnRanks, ResidualsStayWithTheirGradientsUnderOtherBuckets) {
     });
 }
 
-// Two buckets that are large enough to travel from where they lie. Ranks lay them out as they like:
-// in the order of their bucket, in another, or apart. In step 2 one value is not finite.
+// Two buckets that are large enough to travel without a copy. The layout of a bucket in memory may
+// differ between ranks: in order, in another order, or apart. In step 2 one value is not finite.
 TEST(GivenBuckets, PlainGradientsAreSummedWhereverTheyLie) {
   const std::vector<testing::GradientShape> shapes{{"a", {150, 1000}, PENSTOCK_FLOAT32, 1},
                                                    {"b", {151, 1000}, PENSTOCK_FLOAT32, 1},

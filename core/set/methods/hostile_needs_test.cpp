@@ -1,4 +1,4 @@
-// Plans that plugins must not publish end in a sentence before the first step: never in a crash, a
+// Needs that a plugin must not publish give an error before the first step, and never a crash, a
 // hang or a wrong buffer.
 
 #include "core/set/testing.hpp"
@@ -36,7 +36,7 @@ std::vector<Hostile> hostile_needs() {
 
 class HostileNeeds : public ::testing::TestWithParam<Hostile> {};
 
-// What the sentence begins with, by the source of the plugin.
+// The begin of the error message, by the source of the plugin.
 const std::map<std::string, std::pair<std::string, std::string>> kSources = {
     {"identity",
      {"compressor = \"identity-c\"\nmemory = \"none\"\nscheduler = \"fusion\"",

@@ -1,5 +1,5 @@
-// Sets of many small gradients: the work of making one grows with their number, not with its
-// square.
+// Sets of many small gradients: the time to make a set grows with the number of gradients, and not
+// with its square.
 
 #include "core/set/testing.hpp"
 
@@ -12,7 +12,7 @@ using testing::make_set;
 using testing::scheme_text;
 using testing::with_ranks;
 
-// Processor time of all threads, which does not depend on what else the machine does.
+// Processor time of all threads, which does not depend on other load on the machine.
 double processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -37,9 +37,9 @@ double time_of_making(const std::string& scheduler, size_t n_gradients) {
 
 TEST(ManyGradients, TakeATimeThatGrowsWithTheirNumber) {
   for (const char* scheduler : {"fusion", "wfbp"}) {
-    (void)time_of_making(scheduler, 200);  // plugins are loaded
+    (void)time_of_making(scheduler, 200);  // loads the plugins
     const double few = time_of_making(scheduler, 1000), many = time_of_making(scheduler, 8000);
-    // Eight times as many; with the square it would be 64 times as long.
+    // Eight times as many gradients. A quadratic time would be 64 times as long.
     EXPECT_LT(many, 24 * few) << scheduler << ": " << few << " s and " << many << " s";
   }
 }

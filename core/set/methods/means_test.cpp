@@ -1,6 +1,6 @@
-// Means of 16-bit floats, gradients or what float32 travels as: right wherever the mean fits the
-// type, also where the sum does not, on every route and with equal bits on all ranks. The oracle
-// is the mean in float64 of what the ranks send, rounded once.
+// Means of 16-bit floats, for 16-bit gradients and for compressed float32 gradients. A mean must be
+// right if it fits the type, also if the sum does not, on every route and with equal bits on all
+// ranks. The oracle is the mean in float64 of the sent values, rounded once.
 
 #include "core/set/testing.hpp"
 
@@ -21,7 +21,7 @@ using testing::with_ranks;
 struct Format {
   const char* compressor;
   uint32_t dtype;
-  float large, small;  // six times `large` is no float16, but a float32; `small` is near the least
+  float large, small;  // 6 * `large` needs float32; `small` is near the smallest number
   uint16_t (*bits)(float);
   float (*value)(uint16_t);
   float rounded(float x) const { return value(bits(x)); }
@@ -41,7 +41,7 @@ const char* const kRoutes[] = {"flat", "split", "shard", "hierarchical"};
 using Values = std::vector<std::vector<float>>;  // [gradient][element]
 const std::vector<uint64_t> kNumels{1000, 7, 1, 70'000};
 
-// Large, small, and between, of either sign, the larger ones alike on all ranks.
+// Large, small and medium values of either sign. The larger values are equal on all ranks.
 Values gradients_of(const Format& format, uint32_t rank) {
   Values gradients;
   for (size_t g = 0; g < kNumels.size(); ++g) {
@@ -67,7 +67,7 @@ double exact_mean(const Format& format, const std::vector<Values>& sent, size_t 
   return sum / static_cast<double>(sent.size());
 }
 
-// A step of gradients that lie as `T`; what they become.
+// A step of gradients that are stored as `T`. The results replace the gradients.
 template <typename T>
 void run_step_of(Set& set, std::vector<std::vector<T>>& gradients, uint32_t dtype) {
   for (size_t g = gradients.size(); g-- > 0;) {
@@ -100,8 +100,8 @@ std::string on_route(std::string_view route, std::string_view scheduler = "wfbp"
                      route);
 }
 
-// What each rank has after a step of gradients_of. `halves`: they lie in the type, and travel as
-// they are; else as float32, under the compressor.
+// The results of each rank after a step with gradients_of. With `halves` the gradients are stored
+// in the 16-bit type and travel uncompressed. Otherwise they are float32 and have the compressor.
 std::vector<Values> results(const Format& format, const Layout& layout, const char* route,
                             const char* scheduler, bool halves) {
   std::vector<Values> all(layout.size);
@@ -138,7 +138,7 @@ void expect_means(const Format& format, const Layout& layout, const char* route,
   std::vector<Values> sent;
   for (uint32_t rank = 0; rank < layout.size; ++rank) sent.push_back(gradients_of(format, rank));
   const std::vector<Values> got = results(format, layout, route, scheduler, halves);
-  // On this route the sum of each host is rounded too.
+  // On route hierarchical the sum of each host is rounded too.
   const bool is_rounded_once = std::string_view(route) != "hierarchical";
   for (uint32_t rank = 0; rank < layout.size; ++rank) {
     ASSERT_EQ(got[rank], got[0]) << what << ", rank " << rank;
@@ -197,8 +197,7 @@ TEST(Means, ASumStaysASum) {
         });
 }
 
-// What a residual holds back comes in the steps that follow, and nothing becomes infinite or
-// vanishes on the way.
+// The values that a residual keeps come in later steps, and no value becomes infinite or vanishes.
 TEST(Means, UnderAResidualComeWholeInTheEnd) {
   constexpr uint32_t kRanks = 4;
   for (const char* route : {"flat", "split", "hierarchical"})
@@ -210,7 +209,8 @@ TEST(Means, UnderAResidualComeWholeInTheEnd) {
                  ASSERT_OK(set.status());
                  std::vector<double> total(3);
                  for (int step = 0; step < 12; ++step) {
-                   // The last one is of one rank alone, and below what is left of it in a mean.
+                   // The last value exists only on rank 0, and float16 would round its mean to
+                   // zero.
                    Values values{{40000, 1e-6f, rank == 0 ? 1e-7f : 0.0f}};
                    if (step != 0) values = {{0, 0, 0}};
                    run_step_of(*set.value(), values, PENSTOCK_FLOAT32);

@@ -1,5 +1,5 @@
-// Memories in a run: what type they keep, for whom they keep nothing, and compensate in the same
-// sweep as encode.
+// Memories in a run: the type of their states, gradients without a state, and compensate in one
+// sweep with encode.
 
 #include "core/set/testing.hpp"
 
@@ -37,7 +37,7 @@ Status run_half_step(Set& set, uint32_t dtype, std::vector<uint16_t>& values) {
   return set.step_end(true);
 }
 
-// One gradient of two entries, of which one is sent: the first, as long as it is the larger.
+// A gradient of two entries. Each step sends one entry: the first, while it is larger.
 void expect_small_steps_to_add_up(uint32_t dtype, float first, float small) {
   const bool half = dtype == PENSTOCK_FLOAT16;
   const auto bits = [&](float value) {
@@ -105,13 +105,13 @@ TEST(Memories, KeepNothingForExemptGradients) {
       const auto report = set.value()->report();
       ASSERT_OK(report.status());
       const uint64_t kept = nlohmann::json::parse(report.value()).at("state_bytes");
-      // Twice: of each state there are two generations.
+      // Twice, because each state has two generations.
       EXPECT_EQ(kept, 2 * (rules.empty() ? 1600 : 600) * sizeof(float));
     });
 }
 
-// Work that is the gradient itself carries the loss scale, a residual does not: their magnitudes
-// say nothing about each other.
+// If `work` is the gradient itself, it has the loss scale, and a residual does not. So their
+// magnitudes cannot be compared.
 TEST(Memories, OfOneBucketMayNotDifferWhereItsGradientsAreComparedUnderALossScale) {
   const std::string rule = "[[rule]]\nmatch = { dims = 1 }\nmemory = \"none\"\n";
   const std::string bucket = "[compressor.topk]\nscope = \"bucket\"\ndensity = 0.5\n";
@@ -145,7 +145,7 @@ std::vector<std::vector<float>> results_of(const std::string& keys, const std::s
                          step % 4 == 2 ? PENSTOCK_STEP_FORGOTTEN : PENSTOCK_STEP_APPLIED));
       if (rank != 0) continue;
       for (auto& values : gradients)
-        for (float& value : values) value = std::isnan(value) ? -1 : value;  // to compare
+        for (float& value : values) value = std::isnan(value) ? -1 : value;  // for EXPECT_EQ
       all.insert(all.end(), gradients.begin(), gradients.end());
     }
     const auto report = set.value()->report();
@@ -157,7 +157,7 @@ std::vector<std::vector<float>> results_of(const std::string& keys, const std::s
   return all;
 }
 
-// Clipping that never clips makes the memory's form one that no compressor folds.
+// With clipping that never clips, the memory's form is one form that no compressor can fold.
 TEST(Memories, CompensateInTheSameSweepAsEncodeWithTheSameBits) {
   struct Case {
     const char* compressor;

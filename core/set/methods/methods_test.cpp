@@ -1,6 +1,6 @@
-// Methods through the whole engine against their own mathematics, as plain loops in double: DGC
-// that sends everything is SGD (Lin et al., ICLR 2018), ACP-SGD alternates two projections (Zhang
-// et al., ICDCS 2023), signs are decided by majority (Bernstein et al., ICLR 2019).
+// Methods in the whole engine, compared with their mathematics as plain loops in double: DGC that
+// sends every entry is SGD (Lin et al., ICLR 2018), ACP-SGD alternates two projections (Zhang et
+// al., ICDCS 2023), signs are decided by majority (Bernstein et al., ICLR 2019).
 
 #include "core/set/training_testing.hpp"
 
@@ -66,8 +66,8 @@ void expect_same_path(const std::vector<std::vector<Doubles>>& ranks,
     for (size_t step = 0; step < path.size(); ++step)
       for (size_t g = 0; g < expected[step].size(); ++g)
         for (size_t i = 0; i < expected[step][g].size(); ++i)
-          // Twelve steps of float rounding of numbers up to a hundred; a lost momentum or a wrong
-          // factor shows in the first digit.
+          // Twelve steps of float rounding of numbers up to a hundred. A lost momentum or a wrong
+          // factor would change the first digit.
           ASSERT_NEAR(path[step][g][i], expected[step][g][i],
                       2e-6 * (10 + std::abs(expected[step][g][i])))
               << what << ": gradient " << g << "[" << i << "] step " << step;
@@ -104,7 +104,7 @@ TEST(DgcThatSendsEverything, IsNesterovWithoutMaskingWhereAsked) {
 }
 
 TEST(DgcThatSendsEverything, GivesDenseVectorsTheirMomentumAfterTheMean) {
-  // Masking clears momentum where something was selected; what a rule sends whole is not selected.
+  // Masking clears the momentum of selected entries. A gradient that a rule sends whole has none.
   const std::string text =
       dgc("momentum_masking = true", "[[rule]]\nmatch = { dims = 1 }\ncompressor = \"none\"\n");
   const auto kind_of = [](size_t g) {
@@ -119,14 +119,14 @@ TEST(DgcThatSendsEverything, GivesDenseVectorsTheirMomentumAfterTheMean) {
 
 using test::oracle::Matrix;
 
-// One matrix on all ranks: what is kept of each, and the two factors that take turns.
+// One matrix on all ranks: the kept values of each rank, and the two factors that alternate.
 struct AlternatingFactors {
   AlternatingFactors(uint32_t size, uint64_t rows, uint64_t cols, uint64_t rank, uint64_t seed,
                      uint64_t gradient)
       : kept(size, Matrix(rows, cols)), q(test::oracle::normals(seed, gradient, 1, cols, rank)) {}
 
-  // M_i = kept_i + gradient_i. Even steps: Q = orth(Q), P = sum M_i Q. Odd steps: P = orth(P),
-  // Q = sum M_i^T P. Kept is M_i less its own projection; the update is P Q^T / ranks.
+  // M_i = kept_i + gradient_i. Even steps: Q = orth(Q), P = sum M_i Q. Odd steps: P = orth(P), Q =
+  // sum M_i^T P. The kept matrix is M_i minus its own projection. The update is P Q^T / ranks.
   Matrix step(uint64_t index, const std::vector<Matrix>& gradients) {
     const bool sends_p = index % 2 == 0;
     Matrix& basis = sends_p ? q : p;
@@ -173,7 +173,7 @@ TEST(AcpSgdInTheEngine, IsItsTwoAlternatingProjections) {
   constexpr uint64_t kSeed = 42;
   constexpr uint64_t kRank = 3;
   for (const uint32_t size : kWorlds)
-    // The second limit makes several buckets, other ones in each of the two phases.
+    // The second limit gives several buckets, which differ between the two phases.
     for (const char* threshold : {"26214400", "512"}) {
       const std::string text =
           scheme_text("compressor = \"acpsgd\"\nmemory = \"residual\"",
@@ -201,10 +201,10 @@ TEST(AcpSgdInTheEngine, IsItsTwoAlternatingProjections) {
           Matrix expected(view.rows, view.cols);
           if (kMatrices[g].shape.size() > 1)
             expected = factors.step(step, own);
-          else  // vectors go whole
+          else  // vectors are sent whole
             for (const Matrix& one : own)
               expected = test::oracle::combined(expected, 1.0 / size, one);
-          // Float rounding of products over at most 40 terms, carried along by ten steps.
+          // Float rounding of products over at most 40 terms, which ten steps carry along.
           const double tolerance = 2e-5 * test::oracle::largest(expected.entries);
           for (size_t i = 0; i < expected.entries.size(); ++i)
             ASSERT_NEAR(updates[step][g][i], expected.entries[i], tolerance)
@@ -258,7 +258,7 @@ TEST(SignsInTheEngine, AreDecidedByTheMajorityStepByStep) {
         for (auto& of_gradient : votes)
           for (double& vote : of_gradient) vote = double(vote > 0) - double(vote < 0);
         descend(parameters, votes);
-        // Votes are -1, 0 or 1: nothing rounds.
+        // Votes are -1, 0 or 1, so they are exact.
         for (uint32_t rank = 0; rank < size; ++rank)
           ASSERT_EQ(paths[rank].at(step), parameters)
               << "rank " << rank << " of " << size << ", step " << step << ", " << scheduler;

@@ -1,6 +1,6 @@
-// Training under schedulers that plan from measured times: whatever they plan, and however often
-// they plan again, it is the training of wait-free back-propagation. Every rank makes its gradients
-// ready in an order and at moments of its own.
+// Training with schedulers that plan from measured times. For every plan, and after every new plan,
+// the training equals wait-free back-propagation. Every rank makes its gradients ready in its own
+// order and at its own times.
 
 #include "core/set/training_testing.hpp"
 #include "tests/support/worlds.hpp"
@@ -35,7 +35,7 @@ struct Scheduler {
   const char* name;
   const char* tables;
 };
-// Plans are made again as often as that can be had.
+// The scheduler makes a new plan as often as possible.
 const Scheduler kOptimal = {
     "optimal",
     "[scheduler.optimal]\nprofile_steps = 2\nunmeasured_count = 3\nreplan_factor = 1.0001\n"
@@ -79,7 +79,7 @@ void make_ready(Set& set, Values& gradients, std::mt19937& random) {
   }
 }
 
-// Parameters of rank 0 after the last step; all ranks end alike.
+// Parameters of rank 0 after the last step. All ranks must have equal parameters.
 Doubles train(uint32_t size, const std::string& scheme) {
   std::vector<Doubles> ends(size);
   with_ranks(size, scheme, [&](Runtime& runtime, uint32_t rank) {
@@ -121,15 +121,15 @@ TEST_P(Planners, OfDenseGradientsTrainLikeWaitFreeBackPropagation) {
     expect_near(train(GetParam(), text_of(kDense, scheduler)), expected, scheduler.name);
 }
 
-// Selection and residual belong to a gradient, so no plan changes what is sent of it.
+// Selection and residual belong to a gradient, so no plan changes the payload of a gradient.
 TEST_P(Planners, OfSparseGradientsLoseNothingWhenTheyPlanAgain) {
   const Doubles expected = train(GetParam(), text_of(kTopk, {"wfbp", ""}));
   for (const Scheduler& scheduler : kSchedulers)
     expect_near(train(GetParam(), text_of(kTopk, scheduler)), expected, scheduler.name);
 }
 
-// The same over route split: each parameter is updated where the next forward first uses it.
-// The report ends up saying what `said` is.
+// Trains on route split: each parameter is updated before its first use in the next forward. At the
+// end the report must contain `said`.
 Doubles train_deferred(uint32_t size, const std::string& scheme, const char* said = "") {
   std::vector<Doubles> ends(size);
   with_ranks(size, scheme, [&](Runtime& runtime, uint32_t rank) {
@@ -168,8 +168,8 @@ TEST_P(Planners, ThatTuneRouteSplitTrainLikeWaitFreeBackPropagation) {
               train(GetParam(), text_of(kDense, {"wfbp", ""})), "dear");
 }
 
-// What was not sent follows when nothing new comes: all results together are all gradients
-// together, while every gradient changes between dense and compressed.
+// Unsent values follow in steps with zero gradients. The sum of all results equals the sum of all
+// gradients, while every gradient changes between dense and compressed.
 void expect_mass_is_conserved(uint32_t size, const std::string& scheduler,
                               const std::string& options) {
   const std::string scheme = testing::scheme_text(
@@ -189,7 +189,7 @@ void expect_mass_is_conserved(uint32_t size, const std::string& scheduler,
       results.emplace_back(gradient.size(), 0.0);
     }
     for (uint64_t step = 0; step < kSteps; ++step) {
-      const bool rests = step >= kSteps - 4;  // 0.3 of what is left each time: four times is all
+      const bool rests = step >= kSteps - 4;  // each step leaves 0.3, so four steps are enough
       Values gradients = kProblem.gradients(parameters, rank, step);
       const Doubles mean = kProblem.mean(parameters, size, step);
       for (size_t g = 0; g < gradients.size(); ++g) {
@@ -227,7 +227,7 @@ TEST_P(Planners, ThatCutGradientsIntoPartsConserveMass) {
   expect_mass_is_conserved(GetParam(), "hipress", "most_parts = 4\nbulk_bytes = 0\n");
 }
 
-// The rank that is late holds back its own bucket, and no other.
+// A late rank delays its own bucket, and no other bucket.
 TEST(Planners, ALateGradientDelaysItsOwnBucketOnly) {
   with_ranks(2, text_of(kDense, {"rgmerge", "[scheduler.rgmerge]\nunmeasured_count = 1\n"}),
              [&](Runtime& runtime, uint32_t rank) {

@@ -1,5 +1,5 @@
-// A probe shows plugins what a step shows them: the calls of both are noted and compared. And on
-// every route the programs of both are the same but for what meets other ranks.
+// A probe calls plugins exactly as a step does. The test records and compares the calls. On every
+// route the programs of a probe and of a step are equal, except for the stages with other ranks.
 
 #include "core/bucket/compiled_plan.hpp"
 #include "core/config/load.hpp"
@@ -45,7 +45,7 @@ std::string text_of(const penstock_step* step, const penstock_item* const* items
   return text;
 }
 
-// The one real table of each kind, for a scheme that names one plugin of it.
+// The real table of each kind, for a scheme that names one plugin of each kind.
 const penstock_compressor* compressor = nullptr;
 const penstock_memory* memory = nullptr;
 const penstock_fold_encoder* folder = nullptr;
@@ -126,7 +126,7 @@ penstock_memory noting(const penstock_memory& real) {
   return table;
 }
 
-// From now on instances of the plugin that this registry makes note their calls.
+// From now on instances that the registry makes of this plugin record their calls.
 template <typename Table>
 void note_calls_of(Registry& registry, Kind kind, const std::string& name) {
   static Table table;
@@ -168,7 +168,7 @@ TEST_P(ProbedCalls, AreThoseOfAStep) {
     ASSERT_OK(testing::run_step(*set.value(), gradients));
     if (rank == 0) first_step = notes.take();
   });
-  // The probe tries the same several times.
+  // The probe repeats its trial several times.
   ASSERT_FALSE(first_step.empty());
   ASSERT_GT(probed.size(), first_step.size());
   ASSERT_EQ(probed.size() % first_step.size(), 0u);
@@ -200,7 +200,7 @@ std::vector<std::string> names_of(const BucketRun& bucket) {
   return names;
 }
 
-// The first bucket's, as rank 0 of two hosts of two has it.
+// The program of the first bucket, on rank 0 of two hosts with two ranks each.
 std::vector<std::string> program_of(const std::shared_ptr<const BoundScheme>& bound_scheme,
                                     const std::vector<DeclaredGradient>& declared, bool echoes) {
   std::array<Channel, 3> channels;

@@ -1,6 +1,6 @@
-// The programs of buckets: which stages every file of conf/ takes on each route that it can take,
-// but for those whose scheduler chooses compressors by what it measures. What they are stands in
-// programs.txt; with PENSTOCK_WRITE_PROGRAMS=FILE the test writes it anew.
+// The programs of buckets: the stages of every file of conf/ on each route that the file can take,
+// except files whose scheduler chooses compressors by measurements. programs.txt has the expected
+// programs. With PENSTOCK_WRITE_PROGRAMS=FILE the test writes the file anew.
 
 #include "core/set/testing.hpp"
 
@@ -21,7 +21,7 @@ using testing::with_ranks;
 const std::vector<testing::GradientShape> kShapes{
     {"large", {96, 100}}, {"bias", {24}}, {"second", {9, 40}}};
 
-// As the build tree has them for its programs.
+// The build tree has a copy of conf/ for its programs.
 std::filesystem::path conf_folder() {
   const auto program = std::filesystem::canonical("/proc/self/exe").parent_path();
   return program.parent_path() / "share/penstock/conf";
@@ -43,7 +43,7 @@ std::vector<std::filesystem::path> files() {
   return found;
 }
 
-// Over loopback on two hosts of two, on the route.
+// The scheme over loopback, on two hosts with two ranks each, on this route.
 std::string scheme_of(const std::filesystem::path& file, const std::string& route) {
   std::string text = read(file);
   text.resize(std::min(text.size(), text.find("\n[[switch]]")));
@@ -59,7 +59,7 @@ std::string scheme_of(const std::filesystem::path& file, const std::string& rout
          "[collective.loopback]\nhosts = \"0,0,1,1\"\n";
 }
 
-// Each program once, the stages behind each other; or why there is none.
+// Each program once, as a list of stages, or the reason why there is no program.
 std::string programs_of(const std::string& scheme) {
   std::string told;
   with_ranks(4, scheme, [&](Runtime& runtime, uint32_t rank) {
@@ -83,7 +83,7 @@ std::string programs_of(const std::string& scheme) {
   return told;
 }
 
-// Named by all that have the same ones.
+// Each text of programs, after the names of its files and routes.
 std::string all_programs() {
   std::map<std::string, std::string> names;
   for (const auto& file : files())

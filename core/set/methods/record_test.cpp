@@ -1,4 +1,4 @@
-// The profile that a run writes of the model that it trains.
+// The profile of the trained model that a run writes.
 #include "core/tuning/record.hpp"
 
 #include "core/set/testing.hpp"

@@ -1,5 +1,6 @@
-// The same bits again: two runs under `deterministic = true`, one scheduler against another, and
-// DeAR, which leaves half of its work for the next forward, against the step that waits for all.
+// Runs with equal bits: two runs with `deterministic = true`, two runs with different schedulers,
+// and DeAR, which leaves half of its work for the next forward, compared with a step that waits for
+// all.
 
 #include "core/set/training_testing.hpp"
 #include "tests/support/worlds.hpp"
@@ -20,8 +21,8 @@ using testing::with_ranks;
 
 constexpr uint64_t kSteps = 9;
 
-// No extent divides by two, three and four, so that parts of ranks have unequal sizes; some are
-// smaller than the number of ranks.
+// No dimension is divisible by two, three or four, so the parts of ranks have unequal sizes. Some
+// dimensions are smaller than the number of ranks.
 const Problem kProblem({{"a.weight", {7, 5}},
                         {"a.bias", {7}},
                         {"b.weight", {41, 101}},
@@ -58,8 +59,8 @@ std::string text_of(const Method& method, const Method& scheduler) {
                        fmt::format("{}{}", method.tables, scheduler.tables));
 }
 
-// Training with deferred updates, as a frontend does it: in the next forward each gradient is
-// waited for right before its parameter is used. Parameters of every rank after the last flush.
+// Training with deferred updates as in a frontend: the next forward waits for each gradient right
+// before the first use of its parameter. Returns the parameters of every rank after the last flush.
 std::vector<Doubles> train_deferred(uint32_t size, const std::string& scheme,
                                     const Problem& problem, uint64_t steps) {
   std::vector<Doubles> ends(size);
@@ -70,7 +71,7 @@ std::vector<Doubles> train_deferred(uint32_t size, const std::string& scheme,
     Doubles parameters = problem.start();
     Values gradients;
     for (uint64_t step = 0; step < steps; ++step) {
-      // Forward: each parameter is updated where it is first used.
+      // The forward updates each parameter before its first use.
       for (size_t g = 0; g < gradients.size(); ++g) {
         ASSERT_OK(set.value()->wait(g));
         for (size_t i = 0; i < parameters[g].size(); ++i)
@@ -93,8 +94,8 @@ std::vector<Doubles> train_deferred(uint32_t size, const std::string& scheme,
 class Deterministic : public ::testing::TestWithParam<uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Worlds, Deterministic, test::worlds({2, 3, 4}));
 
-// Sums are in ascending rank order and a selection looks at one gradient: so how gradients are cut
-// into buckets changes no bit either.
+// Sums are in ascending order of ranks, and a selection belongs to one gradient. So the cut of
+// gradients into buckets changes no bit either.
 TEST_P(Deterministic, RunsGiveTheSameBitsAgainAndUnderEveryScheduler) {
   for (const Method& method : kMethods) {
     const auto first = train(GetParam(), text_of(method, kSchedulers[0]), kProblem, kSteps);
@@ -111,7 +112,7 @@ TEST_P(Deterministic, RunsGiveTheSameBitsAgainAndUnderEveryScheduler) {
 
 TEST_P(Deterministic, DearAfterFlushIsTheStepThatWaitsForAll) {
   const auto at_once = train(GetParam(), text_of(kMethods[0], kSchedulers[1]), kProblem, kSteps);
-  // Every module alone, a few together, all in one group.
+  // Every module alone, a few modules together, all modules in one group.
   for (const char* threshold : {"0", "600", "26214400"}) {
     const std::string text =
         text_of(kMethods[0], kDear) + "[scheduler.dear]\nthreshold_bytes = " + threshold + "\n";
@@ -123,7 +124,7 @@ TEST_P(Deterministic, DearAfterFlushIsTheStepThatWaitsForAll) {
   }
 }
 
-// Threads of a rank share the rows of a matrix; how many there are is each rank's own business.
+// Threads of a rank share the rows of a matrix. Each rank chooses its number of threads.
 TEST(WorkerThreads, ChangeNoBit) {
   const Problem wide({{"a.weight", {300, 501}}, {"a.bias", {7}}});
   const std::string text = text_of(kMethods[2], kSchedulers[0]);
@@ -142,7 +143,7 @@ TEST(DeterministicPlans, AreNotMadeFromMeasuredTimes) {
   });
 }
 
-// Without the promise of equal bits the two still agree to rounding.
+// Without `deterministic` both still agree up to rounding.
 TEST(Dear, AgreesWithTheStepThatWaitsForAllAlsoInAWorldOfOne) {
   for (const uint32_t size : {1u, 2u, 5u}) {
     const auto at_once =
@@ -152,7 +153,7 @@ TEST(Dear, AgreesWithTheStepThatWaitsForAllAlsoInAWorldOfOne) {
     for (uint32_t rank = 0; rank < size; ++rank)
       for (size_t g = 0; g < deferred[rank].size(); ++g)
         for (size_t i = 0; i < deferred[rank][g].size(); ++i)
-          // Nine sums of a few floats up to a hundred.
+          // Nine sums of a few floats below a hundred.
           ASSERT_NEAR(deferred[rank][g][i], at_once[rank].at(kSteps - 1)[g][i], 1e-4);
   }
 }

@@ -1,17 +1,20 @@
-// Another number of ranks goes on: what is owed to the parameters stays, under every file of conf/.
+// A saved state continues with another number of ranks. The mass that is still owed to the
+// parameters must stay equal, for every file of conf/.
 //
-// What a rank keeps enters a result of P ranks as 1 / P of it where the set averages, whole where
-// it sums. So what is owed, and may not change with P, is
+// Let e be a kept value of one rank, and P the number of ranks. In a result, e counts as e / P if
+// the set averages, and as e if the set sums. So three amounts are owed, and may not change with P:
 //
 //   residual e            sum over ranks of e / P
 //   dgc's velocity v      sum over ranks of v / P
 //   dgc's momentum u      sum over ranks of m u / P in the next step, which adds m u to v (with
-//                         Nesterov too, as the gradient is zero here); in all m / (1 - m) u
+//                         Nesterov too, because the gradient is zero here); over all later steps
+//                         m / (1 - m) u
 //
-// All three are linear in what is kept: each state times P_new / P_old keeps them. What the results
-// bring after a resize is compared with what they bring without one, gradients being zero: a step,
-// then a switch that lets out what is kept. Masking has no part in that: what is sent in this step
-// loses a momentum that ends with the switch anyway.
+// All three are linear in the kept values, so multiplying each state by P_new / P_old keeps them.
+// The test compares the results after a resize with the results without a resize. The gradients are
+// zero, for one step and then for a switch that releases the kept values. Masking does not matter
+// here: the entries that are sent in this step lose momentum, but the switch ends this momentum
+// anyway.
 
 #include "core/set/testing.hpp"
 
@@ -73,7 +76,7 @@ double largest(const Doubles& sums) {
   return most;
 }
 
-// As of a frontend that can update in the next forward, where the plan has work for it.
+// Behaves as a frontend that can update in the next forward, if the plan has work for the forward.
 Status run_step(Set& set, Values& gradients) {
   for (size_t i = gradients.size(); i-- > 0;)
     PENSTOCK_TRY(set.gradient_ready(i, testing::view_of(gradients[i])));
@@ -84,7 +87,7 @@ Status run_step(Set& set, Values& gradients) {
 
 struct Asked {
   std::string text;
-  uint64_t steps = 3;  // before the save; the switch that lets out what is kept is at steps + 1
+  uint64_t steps = 3;  // before the save; the switch that releases the kept values is at steps + 1
   uint32_t flags = 0;
 };
 
@@ -94,7 +97,7 @@ std::string let_out_at(uint64_t step, const std::string& what) {
 const std::string kNothingKept =
     "scheme.compressor = \"none\", scheme.memory = \"none\", scheme.candidates = [\"none\"]";
 
-// Steps without gradients: the results bring what is kept.
+// Runs steps without gradients, so the results contain only kept values.
 Status bring_what_is_kept(Set& set, uint32_t rank, Doubles& brought) {
   for (int step = 0; step < 3; ++step) {
     Values gradients = zeros();
@@ -106,7 +109,7 @@ Status bring_what_is_kept(Set& set, uint32_t rank, Doubles& brought) {
 
 struct Saved {
   std::vector<std::string> shards;
-  Doubles owed = no_sums();  // what the ranks that saved bring themselves
+  Doubles owed = no_sums();  // the results that the ranks of the saved run give themselves
   std::vector<std::string_view> views() const { return {shards.begin(), shards.end()}; }
 };
 
@@ -148,7 +151,7 @@ Loaded load_by(uint32_t size, const Asked& run, const Saved& saved) {
   return loaded;
 }
 
-// Payloads of 16 bits are added up in 16 bits, and nobody keeps what that rounds.
+// Payloads of 16 bits are added in 16 bits, and no memory keeps the rounding.
 void expect_same(const Doubles& owed, const Doubles& brought, const std::string& context) {
   const double tolerance = 2e-3 * largest(owed) + 1e-5;
   for (size_t g = 0; g < owed.size(); ++g)
@@ -195,7 +198,8 @@ TEST(Resize, KeepsWhatVelocityAndMomentumOwe) {
                           kChanges, std::string("dgc, nesterov = ") + nesterov);
 }
 
-// Without masking all that momentum will ever bring is linear, too: 200 steps let it out.
+// Without masking, the sum of all later results of the momentum is linear too. 200 steps release
+// it.
 TEST(Resize, KeepsWhatMomentumWillBringInAllLaterSteps) {
   const std::string text =
       scheme_text("compressor = \"topk\"\nmemory = \"dgc\"",
@@ -233,8 +237,8 @@ TEST(Resize, KeepsWhatMomentumWillBringInAllLaterSteps) {
   }
 }
 
-// At the step of the switch the memory is gone, and what it kept waits to be added: to the next
-// gradients, or where the next memory has momentum, to the next result.
+// At the step of the switch the memory is gone. Its kept values become a carry: the next step adds
+// the carry to the gradients, or to the result if the next memory has momentum.
 TEST(Resize, KeepsWhatASwitchLeftToAdd) {
   const char* const with_momentum = "scheme.memory = \"dgc\"";
   for (const std::string& next : {kNothingKept, std::string(with_momentum)})
@@ -263,7 +267,7 @@ std::string drawn(const std::string& keys, uint64_t seed, const std::string& tab
                          tables);
 }
 
-// The plan that is made anew chooses and cuts otherwise than the one that was saved.
+// The new plan has other compressors and other pieces than the saved plan.
 TEST(Resize, HandsOverWhatIsKeptForACandidateThatIsNotChosenAnyMore) {
   std::string all_said;
   for (const bool is_dgc : {false, true})
@@ -289,7 +293,7 @@ TEST(Resize, HandsOverWhatIsKeptForACandidateThatIsNotChosenAnyMore) {
   EXPECT_NE(all_said.find("handed over"), std::string::npos) << all_said;
 }
 
-// Momentum is mass where entries are chosen, and equal on all ranks where nothing is lost.
+// Momentum counts as mass if a compressor chooses entries. Otherwise it is equal on all ranks.
 TEST(Resize, GoesOnWhereMomentumChangesItsClass) {
   for (uint64_t seed = 0; seed < 4; ++seed) {
     const Asked run{drawn("compressor = \"topk\"\ncandidates = [\"topk\", \"none\"]\n"
@@ -308,18 +312,18 @@ std::string text_of(const std::filesystem::path& file) {
   std::stringstream read;
   read << std::ifstream(file).rdbuf();
   std::string text = read.str();
-  text.resize(std::min(text.size(), text.find("\n[[switch]]")));  // later than the steps here
+  text.resize(std::min(text.size(), text.find("\n[[switch]]")));  // at a later step
   if (const size_t at = text.find("transport  = \"auto\""); at != std::string::npos)
     text.replace(at, 19, "transport = \"loopback\"");
   else
     text.replace(text.find("[scheme]\n"), 9, "[scheme]\ncollective = \"loopback\"\n");
-  // Its scheduler would choose routes with owners too, by what it measures.
+  // Its scheduler measures, and could also choose routes with owners.
   if (file.stem() == "espresso")
     text.replace(text.find("[scheme]\n"), 9, "[scheme]\nroute = \"flat\"\n");
   return text + "\n[runtime]\ndeadline_s = 20\nlog_level = \"error\"\n";
 }
 
-// As the build tree has them for its programs.
+// The build tree has a copy of conf/ for its programs.
 std::filesystem::path conf_folder() {
   const auto program = std::filesystem::canonical("/proc/self/exe").parent_path();
   return program.parent_path() / "share/penstock/conf";
@@ -363,7 +367,7 @@ TEST_P(EveryFile, GoesOnWithWhatIsOwedOrSaysWhyNot) {
       EXPECT_NE(loaded.said.find("their shape differs"), std::string::npos) << loaded.said;
     }
     if (name == "signum")
-      continue;  // its averages are owed to nobody, and taken from one shard each
+      continue;  // no rank is owed its averages, and they come from one shard each
     expect_same(saved.owed, loaded.brought, context);
   }
 }

@@ -1,7 +1,9 @@
-// Sets of which each result is for one rank alone: what is sharded asks for no more.
+// Sets in which only one rank needs each result. So the sharded parts need no exchange of results.
 
 #include "core/set/training_testing.hpp"
 #include "tests/support/worlds.hpp"
+
+#include <nlohmann/json.hpp>
 
 #include <cstring>
 #include <limits>
@@ -33,9 +35,9 @@ std::vector<GradientShape> shapes_of(uint32_t size) {
   return shapes;
 }
 
-// What each rank finds in its gradients after each step: [rank][step]. One value of rank 0 is not
-// finite in step 2, and step 4 is forgotten. Before step `resume_at` the run ends, and another
-// one loads its state.
+// The contents of each rank's gradients after each step: [rank][step]. One value of rank 0 is not
+// finite in step 2, and step 4 is forgotten. Before step `resume_at` the run ends, and another run
+// loads its state.
 std::vector<std::vector<Values>> results(uint32_t size, const std::string& scheme, uint32_t flags,
                                          uint64_t resume_at = kSteps) {
   const auto shapes = shapes_of(size);
@@ -61,7 +63,7 @@ std::vector<std::vector<Values>> results(uint32_t size, const std::string& schem
   return found;
 }
 
-// The same bits where both have a result; NaN is the result of a void bucket.
+// Both must have equal bits where both have a result. NaN is the result of a void bucket.
 void expect_owners_have(const std::vector<std::vector<Values>>& got,
                         const std::vector<std::vector<Values>>& wanted, const std::string& what) {
   for (size_t rank = 0; rank < got.size(); ++rank) {
@@ -90,6 +92,9 @@ const Method kMethods[] = {
     {"compressor = \"threshold\"\nmemory = \"residual\""},
     {"compressor = \"none\"\nmemory = \"none\"", "", true},
     {"compressor = \"fp16\"\nmemory = \"residual\""},
+    {"compressor = \"bf16\"\nmemory = \"none\"", "", true},
+    {"compressor = \"randomk\"\nmemory = \"residual\"", "[compressor.randomk]\ndensity = 0.1\n"},
+    {"compressor = \"powersgd\"\nmemory = \"residual\"", "", true},  // vectors travel uncompressed
 };
 
 class ResultsAtOwners : public ::testing::TestWithParam<uint32_t> {};
@@ -114,15 +119,16 @@ TEST_P(ResultsAtOwners, ResumeToTheBit) {
                      results(GetParam(), scheme, kAtOwners), "resumed");
 }
 
-TEST(ResultsAtOwnersTraffic, IsOnePayloadPerOwner) {
-  constexpr uint32_t kSize = 4;
-  constexpr int64_t kNumel = 1 << 16;
+// Bytes that one of four ranks has moved, and would have moved uncompressed, after a step with
+// gradients of kNumel elements, one for each rank.
+constexpr uint32_t kSize = 4;
+constexpr int64_t kNumel = 1 << 16;
+void expect_moved(const std::string& keys, double payload_bytes) {
   std::vector<GradientShape> shapes;
   for (uint32_t owner = 0; owner < kSize; ++owner)
     shapes.push_back(
         {fmt::format("part {}", owner), {kNumel}, PENSTOCK_FLOAT32, PENSTOCK_NO_BUCKET, owner});
-  const std::string scheme =
-      scheme_text("scheduler = \"fusion\"\ncompressor = \"signsgd\"\nmemory = \"none\"");
+  const std::string scheme = scheme_text("scheduler = \"fusion\"\n" + keys);
   with_ranks(kSize, scheme, [&](Runtime& runtime, uint32_t) {
     auto set = make_set(runtime, shapes, kAtOwners);
     ASSERT_OK(set.status());
@@ -130,11 +136,24 @@ TEST(ResultsAtOwnersTraffic, IsOnePayloadPerOwner) {
     ASSERT_OK(run_step(*set.value(), gradients));
     penstock_counters counters{};
     set.value()->counters(counters);
-    const double signs = double(kNumel) / 8;
-    EXPECT_NEAR(double(counters.moved_bytes), (kSize - 1) * signs, 0.01 * signs);
-    // Dense: a reduce-scatter.
+    EXPECT_NEAR(double(counters.moved_bytes), (kSize - 1) * payload_bytes, 0.01 * payload_bytes);
+    // Uncompressed, the route moves only a reduce-scatter.
     EXPECT_NEAR(double(counters.dense_moved_bytes), (kSize - 1) * 4.0 * kNumel, 16);
+    auto report = set.value()->report();
+    ASSERT_OK(report.status());
+    const auto planned = nlohmann::json::parse(report.value())["planned"];
+    const double moved = planned["moved_bytes_per_step"];
+    EXPECT_NEAR(moved, double(counters.moved_bytes), 0.01 * payload_bytes);
   });
+}
+
+TEST(ResultsAtOwnersTraffic, IsOnePayloadPerOwner) {
+  expect_moved("compressor = \"signsgd\"\nmemory = \"none\"", double(kNumel) / 8);
+}
+
+TEST(ResultsAtOwnersTraffic, OfSumsIsThatOfAReduceScatter) {
+  expect_moved("compressor = \"fp16\"\nmemory = \"residual\"", 2.0 * kNumel);
+  expect_moved("compressor = \"none\"\nmemory = \"none\"", 4.0 * kNumel);
 }
 
 void expect_refused(const std::string& keys, const std::string& sentence,

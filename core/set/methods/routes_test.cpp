@@ -1,4 +1,4 @@
-// Routes hierarchical and shard: who adds what with whom, on hosts of equal and of unequal size.
+// Routes hierarchical and shard: which ranks add which values, on hosts of equal and unequal size.
 
 #include "core/set/training_testing.hpp"
 
@@ -19,7 +19,7 @@ using testing::train;
 using testing::Values;
 using testing::with_ranks;
 
-// One that is cut among owners, a matrix that is, and some that are too small.
+// A vector and a matrix that are cut among owners, and some gradients that are too small for a cut.
 const Problem kProblem({{"large", {9000}}, {"matrix", {96, 100}}, {"small", {33}}, {"empty", {0}}});
 
 struct Layout {
@@ -129,7 +129,7 @@ TEST(Routes, HierarchicalTakesACompositeAcrossHosts) {
   }
 }
 
-// What a rank sends to others in a step.
+// The bytes that a rank sends to other ranks in a step.
 double moved_in_a_step(const Layout& layout, const char* route, const std::string& compressor,
                        uint64_t elements) {
   constexpr uint64_t kSteps = 3;
@@ -161,8 +161,8 @@ TEST(RouteTraffic, OfShardDoesNotGrowWithTheRanks) {
             0.27 * moved_in_a_step(eight, "flat", "signsgd", kElements));
 }
 
-// On 4 hosts of 2: within a host each rank sends half of the gradient to its mate, and a half comes
-// back; between hosts it takes part with its half alone.
+// Four hosts with two ranks each. Within a host each rank sends half of the gradient to the other
+// rank, and receives half of the result. Between hosts a rank exchanges only its half.
 TEST(RouteTraffic, OfHierarchicalCrossesBetweenHostsOncePerHost) {
   constexpr uint64_t kElements = 1 << 17;
   constexpr double kDense = 4.0 * kElements, kSigns = kElements / 8;

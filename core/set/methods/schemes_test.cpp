@@ -1,5 +1,5 @@
-// Every scheme of this version through the engine over loopback: nothing is lost, ranks agree to
-// the bit, a resumed run goes on to the bit.
+// Every scheme of this version through the engine over loopback: nothing is lost, all ranks have
+// equal bits, and a resumed run continues with equal bits.
 
 #include "core/set/testing.hpp"
 
@@ -20,7 +20,7 @@ using Values = std::vector<std::vector<float>>;
 const std::vector<testing::GradientShape> kShapes{
     {"first", {24, 16}}, {"bias", {24}}, {"second", {9, 40}}, {"last", {33}}};
 
-// Heavy-tailed, so that a selection means something. The same for everyone who asks for (rank,
+// Heavy-tailed, so that a selection has large entries to choose. The values depend only on (rank,
 // step).
 Values gradients_of(uint32_t rank, uint64_t step) {
   std::mt19937_64 random(1000 * step + rank);
@@ -41,12 +41,12 @@ struct Scheme {
   const char* tables;
 };
 
-// Printed by gtest.
+// gtest prints a scheme by its name.
 void PrintTo(const Scheme& scheme, std::ostream* out) {
   *out << scheme.name;
 }
 
-// Methods whose memory keeps the plain remainder, so that mass can be counted.
+// Methods whose memory keeps the plain rest, so that mass can be counted.
 const Scheme kKeeping[] = {
     {"topk", "compressor = \"topk\"\nmemory = \"residual\"", "[compressor.topk]\ndensity = 0.05"},
     {"topk_bucket", "compressor = \"topk\"\nmemory = \"residual\"",
@@ -91,9 +91,9 @@ INSTANTIATE_TEST_SUITE_P(Schemes, Keeping,
                                             ::testing::Values(1, 2, 3, 4)),
                          testing::name_and_size);
 
-// After 100 steps the scheme is switched to no compression and no memory: what was kept comes out
-// then. Steps 7, 17, ... are void (rank 0 has an infinity); before steps 3, 13, ... another one is
-// forgotten.
+// After 100 steps the scheme switches to no compression and no memory, which releases the kept
+// values. Steps 7, 17, ... are void (rank 0 has an infinity). Before steps 3, 13, ... another step
+// is forgotten.
 TEST_P(Keeping, WhatGoesInComesOutOver100Steps) {
   const auto& [scheme, size] = GetParam();
   const bool composite = std::string(scheme.name) == "oktopk";
@@ -141,19 +141,19 @@ TEST_P(Keeping, WhatGoesInComesOutOver100Steps) {
           out[g][i] += double(gradients[g][i]) * size;
     }
   });
-  // The transport rounds a sum of 16-bit values once per step, and nobody keeps that error.
+  // The transport rounds a sum of 16-bit values once per step, and no memory keeps that error.
   const std::string method = scheme.name;
   const double rounding = method == "fp16" ? 0x1p-11 : method == "bf16" ? 0x1p-8 : 2e-5;
-  // A lossless gradient has no memory: a void step is gone for it by design.
+  // A lossless gradient has no memory, so by design its void step is lost.
   const bool lossless = std::string(scheme.name) == "residual_without_loss";
   if (lossless) return;
   for (size_t g = 0; g < kShapes.size(); ++g) {
     const bool dense_vector =
         std::string(scheme.name).find("sgd") != std::string::npos && kShapes[g].shape.size() < 2;
     if (dense_vector)
-      continue;  // 1-D gradients go dense in the low-rank methods; their residual test is below
+      continue;  // low-rank methods send vectors dense; a test below has their residual
     for (size_t i = 0; i < in[g].size(); ++i)
-      // 100 steps of rounding, relative to what passed through the entry.
+      // Rounding over 100 steps, relative to the sum of magnitudes of the entry.
       ASSERT_NEAR(out[g][i], in[g][i], rounding * size_of[g][i] + 1e-4)
           << kShapes[g].name << "[" << i << "]";
   }
@@ -234,7 +234,7 @@ TEST(SavedState, AnotherRanksStateIsRefused) {
   });
 }
 
-// At density 1, or full rank, nothing is left over: the results are those of the dense mean.
+// With density 1 or full rank nothing is kept, so the results equal the dense mean.
 const Scheme kDenseEquivalents[] = {
     {"topk", "compressor = \"topk\"\nmemory = \"residual\"", "[compressor.topk]\ndensity = 1.0"},
     {"dgc", "compressor = \"dgc\"\nmemory = \"dgc\"",
@@ -268,7 +268,7 @@ TEST_P(DenseEquivalents, SendEverythingAndGiveTheMean) {
             mean += one[g][i] / size;
             scale += std::abs(one[g][i]);
           }
-          // A full-rank factorisation mixes a row of up to 40 entries, each up to a few hundred.
+          // A full-rank product adds a row of up to 40 entries, each up to a few hundred.
           const double tolerance =
               std::string(scheme.name) == "powersgd" ? 2e-3 : 1e-6 * scale + 1e-6;
           ASSERT_NEAR(gradients[g][i], mean, tolerance)

@@ -1,4 +1,4 @@
-// States that one number of ranks has saved and another one loads.
+// States that are saved by one number of ranks and loaded by another number.
 
 #include "core/set/testing.hpp"
 
@@ -24,7 +24,8 @@ Values gradients_of(uint32_t rank, uint64_t step) {
   return {test::heavy_tailed(192, 10 * step + rank), test::heavy_tailed(16, 500 + step + rank)};
 }
 
-// What each rank saves after `steps`, and what had been sent until then, summed over ranks.
+// The saved state of each rank after `steps` steps, and the sums over ranks of the given and the
+// sent values.
 struct SavedRun {
   std::vector<std::string> shards;
   std::vector<double> given, got;
@@ -64,7 +65,7 @@ TEST(Shards, WhatWasKeptIsSentByAnyNumberOfRanks) {
         EXPECT_NE(said.find(before == after ? "each its own" : "mass 'residual' of"),
                   std::string::npos)
             << said;
-        for (uint64_t step = 0; step < 100; ++step) {  // until all has gone out
+        for (uint64_t step = 0; step < 100; ++step) {  // until every kept value was sent
           Values nothing{std::vector<float>(192), std::vector<float>(16)};
           ASSERT_OK(run_step(*set.value(), nothing));
           for (size_t i = 0; rank == 0 && i < 192; ++i) run.got[i] += nothing[0][i];

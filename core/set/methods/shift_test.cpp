@@ -1,5 +1,5 @@
-// Memories with a shift (EF21) in the engine: what was sent is decoded for them, and nothing that
-// happens to a step or a plan parts the shifts from their mean.
+// Memories with a shift (EF21) in the engine. They receive the decoded payload, and no event in a
+// step or plan separates the shifts from their mean.
 #include "core/set/testing.hpp"
 
 #include <cmath>
@@ -25,8 +25,8 @@ float gradient_of(uint32_t rank, uint64_t step) {
   return float((rank * 5 + step * 3) % 8) / 4 - 1;
 }
 
-// The code of one entry is exact: so each result is the mean of the gradients, whatever happened to
-// the steps before, as long as shifts and estimate have moved by the same.
+// The code of one entry is exact. So if shifts and estimate have moved equally, each result is the
+// mean of the gradients, after any earlier steps.
 TEST(Shifts, TheMeanComesOutAfterVoidAndSkippedSteps) {
   for (const char* compressor : {"efsign", "fp16", "topk", "none"})
     with_ranks(2, scheme_of(compressor), [&](Runtime& runtime, uint32_t rank) {
@@ -49,7 +49,8 @@ TEST(Shifts, TheMeanComesOutAfterVoidAndSkippedSteps) {
     });
 }
 
-// Random-k sends entries of a common draw: multiplied they would not come to rest at the gradients.
+// Random-k sends random entries and usually multiplies them. With a shift it must not, because the
+// shifts would not converge to the gradients.
 TEST(Shifts, ACompressorHearsThatTheRestFollows) {
   const std::string tables = "[compressor.randomk]\ndensity = 0.25\n";
   with_ranks(2, scheme_of("randomk", tables), [](Runtime& runtime, uint32_t rank) {
@@ -90,7 +91,7 @@ TEST(Shifts, ANewPlanKeepsShiftsAndTheirMean) {
   ASSERT_EQ(straight.size(), 12u);
 }
 
-// The top quarter of it would arrive, and in the next step it would be taken back.
+// Otherwise the top quarter of the carry would arrive, and the next step would take it back.
 TEST(Shifts, WhatAnotherMemoryKeptBeforeGoesRoundTheShift) {
   const std::string tables =
       "[compressor.topk]\ndensity = 0.25\n"

@@ -1,4 +1,4 @@
-// Saved states: what cannot be loaded is refused, and the set goes on as if nothing had been tried.
+// Saved states. An invalid state is refused, and the set continues unchanged.
 
 #include "core/set/testing.hpp"
 

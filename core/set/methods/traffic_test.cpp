@@ -1,5 +1,5 @@
-// What a set moves through the network, against the formulas written out, and what rank 0 says
-// where a scheme moves more than no compression would.
+// Compares the bytes that a set moves with explicit formulas. If a scheme moves more than no
+// compression would, rank 0 must warn.
 
 #include "core/fit/traffic.hpp"
 #include "core/set/testing.hpp"
@@ -27,7 +27,7 @@ penstock_counters counters_of(const Set& set) {
   return counters;
 }
 
-// Steps of one large gradient on every rank; the counters of rank 0 and what was logged.
+// Steps of one large gradient on every rank. The outcome has the counters of rank 0 and the log.
 struct Outcome {
   penstock_counters counters{};
   nlohmann::json report;
@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Ranks, test::worlds({1, 2, 3, 4}));
 TEST_P(Ranks, AGatherIsCountedOnceForEachRankItGoesTo) {
   const uint64_t ranks = GetParam();
   const Outcome run = run_of(GetParam(), topk("0.01"), 3);
-  EXPECT_GT(run.counters.payload_bytes, 3u * 41 * 5);  // of an index a byte travels, and more
+  EXPECT_GT(run.counters.payload_bytes, 3u * 41 * 5);  // an index takes at least a byte
   EXPECT_LT(run.counters.payload_bytes, 3u * 41 * 6);
   EXPECT_EQ(run.counters.moved_bytes, (ranks - 1) * run.counters.payload_bytes);
 }
@@ -79,7 +79,7 @@ TEST_P(Ranks, AnAllReduceIsCountedAsItsTwoHalves) {
   const double handed_over = 4.0 * double(kElements) * 4;
   EXPECT_EQ(double(run.counters.payload_bytes), handed_over);
   EXPECT_NEAR(double(run.counters.moved_bytes), 2 * double(ranks - 1) / double(ranks) * handed_over,
-              2);  // rounded to bytes, once a message
+              2);  // rounded up to bytes once per message
   EXPECT_NEAR(double(run.counters.dense_moved_bytes), double(run.counters.moved_bytes), 4);
   EXPECT_EQ(run.report["counters"]["moved_bytes"], run.counters.moved_bytes);
   EXPECT_EQ(run.report["counters"]["dense_moved_bytes"], run.counters.dense_moved_bytes);
@@ -93,7 +93,7 @@ TEST(Traffic, TheTwoHalvesOfRouteSplitMoveWhatOneAllReduceDoes) {
       std::vector<std::vector<float>> gradients{std::vector<float>(kElements, 1)};
       ASSERT_OK(run_step(*set.value(), gradients));
       const penstock_counters counters = counters_of(*set.value());
-      // The element that counts ranks whose gradient is not finite travels too.
+      // The element that counts ranks with non-finite gradients travels too.
       EXPECT_NEAR(double(counters.moved_bytes), 1.5 * 4 * double(kElements), 16) << keys;
     });
 }
@@ -115,8 +115,8 @@ TEST_P(Ranks, WhatIsPlannedOfCodedIndicesIsWhatIsCounted) {
   }
 }
 
-// Of a half of the elements positions travel as a bitmap: n / 8 bytes beside 2 n, to each of P - 1
-// ranks. Dense moves 8 (P - 1) / P n in all, which is less from 4 ranks on.
+// With half of the elements, positions travel as a bitmap: n / 8 bytes in addition to 2 n, to each
+// of P - 1 ranks. Dense moves 8 (P - 1) / P n bytes, which is less from 4 ranks on.
 TEST(Traffic, ASchemeThatMovesMoreThanDenseSaysSoOnceWithBothNumbers) {
   const Outcome run = run_of(4, topk("0.5"), 2);
   EXPECT_TRUE(contains(run.log,
@@ -151,7 +151,7 @@ TEST(Traffic, SwitchesAreSaidWithTheStepsInWhichTheyMoveMore) {
   EXPECT_TRUE(contains(run.log, "from step 300 on 50.7 kB (more from 2 ranks on)")) << run.log;
 }
 
-// How many entries pass a threshold shows only in the run.
+// Only the run shows how many entries pass a threshold.
 TEST(Traffic, PayloadsOfNoPlannedSizeAreJudgedByTheFirstSteps) {
   const auto threshold = [](const char* value) {
     return scheme_text(
@@ -165,7 +165,7 @@ TEST(Traffic, PayloadsOfNoPlannedSizeAreJudgedByTheFirstSteps) {
   EXPECT_FALSE(contains(run_of(2, threshold("1e9"), 12).log, "moves more"));
 }
 
-// DGC's warm-up: which of the room for entries is used differs by a little.
+// DGC's warm-up: the used part of the capacity varies a little.
 TEST(Traffic, WhereOnlyTheMostIsPlannedTheWarningSaysUpTo) {
   const std::string scheme =
       scheme_text("compressor = \"dgc\"\nmemory = \"dgc\"", "[compressor.dgc]\ndensity = 0.5\n");

@@ -1,18 +1,19 @@
-// Devices that are not there, give no memory, or fail in the middle: what each rank hears, and that
-// nothing is freed under a copy.
+// Devices that do not exist, give no memory, or fail in the middle of a step: the error of each
+// rank, and no memory that is freed while a copy uses it.
 
 #include "core/set/on_devices/device_testing.hpp"
 
 namespace penstock::device_failure_test {
 namespace {
 
-using namespace testing;  // all of device_testing.hpp
+using namespace testing;  // every name in device_testing.hpp
 
 const std::string kDense = scheme_text("scheduler = \"wfbp\"");
 const std::vector<GradientShape> kShapes{{"weight", {400, 30}}, {"bias", {7}}};
 
-// Two ranks, of which the last declares its gradients on a device that it cannot have: it hears the
-// reason, the other that it cannot take part, and both can go on with another set.
+// The last of two ranks declares its gradients on a device that it cannot have. This rank learns
+// the reason, and the other rank learns that the last rank cannot take part. Both can then make
+// another set.
 void expect_refused(const std::vector<std::string>& parts, int32_t device = 0,
                     Result<RuntimeHandle> (*open)(const std::string&) = open_rank_over_devices) {
   with_ranks(
@@ -75,7 +76,7 @@ TEST(DeviceFailure, MemoryStreamsOrEventsThatAreNotGivenLeaveNothingBehind) {
   }
 }
 
-// All ranks hear of it, at the latest when they wait.
+// Every rank learns of the failure, at the latest when it waits.
 Status train_until_it_fails(Set& set, std::vector<Storage>& storage) {
   for (uint64_t step = 0; step < 50; ++step) {
     for (size_t i = storage.size(); i-- > 0;)
@@ -94,7 +95,7 @@ void expect_run_to_end() {
     auto set = make_set(runtime, shapes);
     ASSERT_OK(set.status());
     const Status status = train_until_it_fails(**set, storage);
-    // What another rank hears first, its transport or the store, is a matter of luck.
+    // The transport or the store may be the first to tell the other rank.
     const bool has_words = contains(status.message(), "cuda:") &&
                            contains(status.message(), "cannot") &&
                            contains(status.message(), "(error 719)");
@@ -108,7 +109,8 @@ void expect_run_to_end() {
   EXPECT_GT(n_with_words, 0);
 }
 
-// The call does nothing and the device goes on: all is freed, once what was queued has run.
+// The call does nothing and the device continues. All memory is freed after the queued work has
+// run.
 TEST(DeviceFailure, OfACallInTheMiddleOfAStepEndsTheRunOnEveryRank) {
   using simulated::Call;
   for (const Call call :
@@ -122,7 +124,7 @@ TEST(DeviceFailure, OfACallInTheMiddleOfAStepEndsTheRunOnEveryRank) {
     }
 }
 
-// The device is lost: what it may still use stays.
+// The device is lost. Memory that it may still use is not freed.
 TEST(DeviceFailure, OfACopyInTheMiddleOfAStepAbandonsTheStagingBuffers) {
   for (const uint64_t nth : {1, 6, 23}) {
     simulated::reset();
@@ -152,11 +154,11 @@ TEST(DeviceFailure, ASetThatEndsInTheMiddleOfAStepEndsItsCopiesFirst) {
           storage[i].write(std::vector<float>(storage[i].bytes() / sizeof(float), float(rank)));
           const Status status =
               set.value()->gradient_ready(i, storage[i].tensor(), storage[i].stream());
-          if (!aborts) ASSERT_OK(status);  // the other may have given up already
+          if (!aborts) ASSERT_OK(status);  // the other rank may have failed already
         }
         if (aborts && rank == 0) runtime.give_up(aborted("rank 0 has had enough"));
       }
-      // No copy of the set's uses the storage any more, which goes after work of its own.
+      // No copy of the set uses the storage any more. Only the storage's own work is left.
       for (const Storage& one : storage) one.settle();
     });
     (void)::testing::internal::GetCapturedStderr();

@@ -1,6 +1,5 @@
-// Gradients on devices take the way through host memory, and so have the bits of the same gradients
-// on the CPU: every kind of method, route and scheduler, in every kind of step, however late and in
-// whatever order the devices work.
+// Staged gradients have the bits of gradients on the CPU. This holds for every kind of method,
+// route and scheduler, in every kind of step, and for every order and delay of the devices' work.
 
 #include "core/set/on_devices/device_testing.hpp"
 
@@ -10,7 +9,7 @@
 namespace penstock::device_results_test {
 namespace {
 
-using namespace testing;  // all of device_testing.hpp
+using namespace testing;  // every name in device_testing.hpp
 
 struct Method {
   const char* name;
@@ -49,7 +48,7 @@ const Method kMethods[] = {
      "[compressor.topk]\ndensity = 0.05\n"},
 };
 
-// Printed by gtest.
+// gtest prints a method by its name.
 void PrintTo(const Method& method, std::ostream* out) {
   *out << method.name;
 }
@@ -76,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, OnDevices,
                                             test::worlds({1, 2, 3, 4}, {1, 3})),
                          testing::name_and_size);
 
-// Each rank's on a device of its own, where there is one.
+// The ranks use two devices by turns.
 Place by_rank(uint32_t rank, size_t) {
   return on_cuda(int32_t(rank % 2));
 }
@@ -92,7 +91,7 @@ TEST_P(OnDevices, ResultsHaveTheBitsOfTheCpu) {
   }
 }
 
-// One set, some of it on the CPU and the rest on two devices, and otherwise on each rank.
+// One set with gradients on the CPU and on two devices. Each rank has other places.
 TEST(Devices, OfOneSetMayBeSeveralAndTheCpu) {
   const auto mixed = [](uint32_t rank, size_t gradient) {
     return (gradient + rank) % 3 == 0 ? Place() : on_cuda(int32_t((gradient + rank) % 3 - 1));
@@ -105,7 +104,7 @@ TEST(Devices, OfOneSetMayBeSeveralAndTheCpu) {
   }
 }
 
-// A switch in the middle, and a resume behind it.
+// A switch in the middle, and then a resume.
 TEST(Devices, KeepTheirBitsThroughASwitchAndAResume) {
   Script script =
       script_of(kMethods[2], 2,
@@ -140,7 +139,7 @@ TEST(Devices, KeepTheirBitsThroughASwitchAndAResume) {
   EXPECT_EQ(difference(resumed, tails), "");
 }
 
-// What the ranks put in is what comes out once nothing is compressed any more.
+// The sum of the gradients equals the sum of the results, after some steps without compression.
 TEST(Devices, LoseNoMass) {
   constexpr uint64_t kSteps = 20;
   const Script script =

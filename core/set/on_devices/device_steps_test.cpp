@@ -1,4 +1,5 @@
-// A step of gradients on devices: what waits and what does not, who may hand in what, what is told.
+// A step of gradients on devices: which calls wait, which gradients a rank may hand in, and
+// reports.
 
 #include "core/set/on_devices/device_testing.hpp"
 
@@ -11,7 +12,7 @@
 namespace penstock::device_steps_test {
 namespace {
 
-using namespace testing;  // all of device_testing.hpp
+using namespace testing;  // every name in device_testing.hpp
 
 const std::string kDense = scheme_text("scheduler = \"wfbp\"");
 const std::vector<GradientShape> kShapes{{"weight", {40, 30}}, {"bias", {7}}, {"empty", {0}}};
@@ -62,7 +63,7 @@ TEST(DeviceSteps, NobodyWaitsForADeviceAndNothingIsAllocated) {
       for (const Storage& one : storage) EXPECT_EQ(one.read(), copies_of(float(step) + 0.5f, one));
     }
     set.value()->counters(counters);
-    // The engine, which is no thread of ours.
+    // The engine has its own thread.
     ASSERT_OK(runtime.engine().run([] {
       EXPECT_EQ(simulated::waits_of_this_thread().total(), 0u);
       return Status();
@@ -153,7 +154,7 @@ TEST(DeviceSteps, PollIsDoneWhenTheResultLiesInItsTensor) {
   });
 }
 
-// Told only once the copy has ended: read on a stream that waits for nothing.
+// on_result comes only after the copy has ended. The test reads on a stream that waits for nothing.
 TEST(DeviceSteps, ResultsAreToldWhereTheyLie) {
   struct Told {
     std::mutex mutex;
@@ -217,7 +218,7 @@ TEST(DeviceSteps, ReportAndLogSayWhatIsStaged) {
   EXPECT_EQ(log.find(line, first + 1), std::string::npos) << log;
 }
 
-// Reset and load in the middle of a step end the copies first: the storage may go then.
+// A reset or load in the middle of a step first ends the copies, because the storage may be freed.
 TEST(DeviceSteps, AResetInTheMiddleLeavesNoCopyUnderWay) {
   const SimulatedDevices devices;
   with_device_ranks(2, scheme_text("scheduler = \"syncea\""), [&](Runtime& runtime, uint32_t rank) {

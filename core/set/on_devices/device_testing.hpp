@@ -1,5 +1,5 @@
-// For tests: ranks whose gradients lie on simulated CUDA devices, and the same script of steps on
-// devices and on the CPU, so that the two can be compared to the bit.
+// For tests: ranks with gradients on simulated CUDA devices. A script of steps runs on devices and
+// on the CPU, and its results are compared to the bit.
 #pragma once
 
 #include "core/set/testing.hpp"
@@ -28,8 +28,8 @@ inline Result<RuntimeHandle> open_rank_over_devices(const std::string& config) {
   return Runtime::open_over(penstock_device, options);
 }
 
-// The simulator as at the start of the process, but for `settings`; at the end of the scope nothing
-// may have been misused or kept, and no kernel loaded in a step.
+// Resets the simulator to `settings`. At the end of the scope there must be no misuse, no leak, and
+// no kernel that was loaded in a step.
 class SimulatedDevices {
  public:
   explicit SimulatedDevices(uint64_t seed = 1, double early = 0, int count = 2,
@@ -69,8 +69,8 @@ inline Place on_cuda(int32_t id) {
   return {PENSTOCK_DEVICE_CUDA, id};
 }
 
-// A gradient's storage, wherever it lies. On a device it is written and read by a stream of its
-// owner, and each time late.
+// The storage of a gradient in any place. On a device a stream of the owner writes and reads it,
+// each time as late as possible.
 class Storage {
  public:
   explicit Storage(const GradientShape& shape)
@@ -107,7 +107,7 @@ class Storage {
     tensor.device_id = place_.device_id;
     return tensor;
   }
-  // On a device the copy is queued; the last one has run.
+  // On a device this queues the copy. The last copy has already run.
   void write(const std::vector<float>& values) {
     void* target = place_.is_cpu() ? on_cpu_.data() : upload_.data();
     if (numel_ != 0) from_float32(dtype_, values.data(), target, numel_);
@@ -115,11 +115,11 @@ class Storage {
     const Status status = stream_.copy_to_device(on_device_.data(), target, bytes());
     EXPECT_TRUE(status.ok()) << status.message();
   }
-  // All that was queued on the stream has run, or never will.
+  // Waits until the queued work of the stream has run or can never run.
   void settle() const {
     if (!place_.is_cpu()) (void)stream_.wait();
   }
-  // What work on the stream sees.
+  // The values that work on the stream would see.
   std::string read() const {
     if (!place_.is_cpu()) {
       EXPECT_TRUE(stream_.copy_to_host(download_.data(), on_device_.data(), bytes()).ok());
@@ -139,14 +139,14 @@ class Storage {
   Stream stream_;
 };
 
-// The only gradient of a set, of ones, to its result.
+// Exchanges the only gradient of a set, a gradient of ones, and waits for the result.
 inline Status exchange_ones(Set& set, Storage& storage) {
   storage.write(std::vector<float>(storage.bytes() / sizeof(float), 1));
   PENSTOCK_TRY(set.gradient_ready(0, storage.tensor(), storage.stream()));
   return set.wait_all();
 }
 
-// Ways to wait for the results of a step; each ends it.
+// Ways to wait for the results of a step and to end it.
 enum class Waits { for_all, for_each, by_streams, by_the_end };
 
 inline Status end_step(Set& set, const std::vector<Storage>& storage, Waits waits,
@@ -160,7 +160,7 @@ inline Status end_step(Set& set, const std::vector<Storage>& storage, Waits wait
   return set.step_end(outcome);
 }
 
-// What each rank does in each step, a function of rank and step.
+// The actions of each rank in each step depend only on the rank and the step.
 struct Script {
   std::vector<GradientShape> shapes;
   std::string scheme;
@@ -169,7 +169,7 @@ struct Script {
   uint32_t flags = 0;
 };
 
-// Heavy-tailed, so that a selection means something.
+// Heavy-tailed, so that a selection has large entries to choose.
 inline Values gradients_of(const Script& script, uint32_t rank, uint64_t step) {
   std::mt19937_64 random(1000 * step + rank);
   std::normal_distribution<float> normal;
@@ -181,13 +181,13 @@ inline Values gradients_of(const Script& script, uint32_t rank, uint64_t step) {
   return gradients;
 }
 
-// All that take_step does in turn, and what comes of it; twice in long runs.
+// One cycle of the steps of take_step and its effects; twice in long runs.
 inline uint64_t scripted_steps() {
   return test::is_long() ? 12 : 8;
 }
 
-// A step of the script, in turn: plain ones, one that is forgotten, one with a gradient that some
-// rank has not computed, one that is void, one in which the last rank leaves a gradient out.
+// A step of the script. The kinds of steps alternate: plain; forgotten; with a gradient that some
+// rank has not computed; void; with a gradient that the last rank leaves out.
 inline Status take_step(const Script& script, Set& set, std::vector<Storage>& storage,
                         uint32_t rank, uint64_t step) {
   Values gradients = gradients_of(script, rank, step);
@@ -205,7 +205,7 @@ inline Status take_step(const Script& script, Set& set, std::vector<Storage>& st
                   step % 6 == 2 ? PENSTOCK_STEP_FORGOTTEN : PENSTOCK_STEP_APPLIED);
 }
 
-// Where the gradients of a rank lie.
+// The place of each gradient of a rank.
 using Places = std::function<Place(uint32_t rank, size_t gradient)>;
 inline Place on_the_cpu(uint32_t, size_t) {
   return {};
@@ -218,7 +218,7 @@ inline std::vector<GradientShape> placed(const Script& script, const Places& pla
   return shapes;
 }
 
-// What lies in the gradients' storage on every rank after every step: [rank][step].
+// The contents of the gradients' storage on every rank after every step: [rank][step].
 inline std::vector<std::vector<Bytes>> results_of(const Script& script, const Places& places) {
   std::vector<std::vector<Bytes>> results(script.size);
   with_device_ranks(script.size, script.scheme, [&](Runtime& runtime, uint32_t rank) {
@@ -236,7 +236,7 @@ inline std::vector<std::vector<Bytes>> results_of(const Script& script, const Pl
   return results;
 }
 
-// Where two runs differ first; empty where they do not.
+// The first difference between two runs. Empty if the runs are equal.
 inline std::string difference(const std::vector<std::vector<Bytes>>& got,
                               const std::vector<std::vector<Bytes>>& expected) {
   if (got == expected) return {};

@@ -1,16 +1,16 @@
-// What a set and its steps cost in calls of the device's driver: a budget that may be lowered.
+// The number of driver calls that a set and its steps make. The budgets here may only be lowered.
 
 #include "core/set/on_devices/resident_testing.hpp"
 
 namespace penstock::resident_budget_test {
 namespace {
 
-using namespace testing;  // all of resident_testing.hpp
+using namespace testing;  // every name in resident_testing.hpp
 using simulated::Call;
 
-constexpr size_t kGradients = 12;  // each a bucket of its own
+constexpr size_t kGradients = 12;  // one bucket each
 
-// Of the process, by kind.
+// Calls of the process, by kind.
 struct Calls {
   uint64_t records = simulated::calls(Call::kEventRecord);
   uint64_t waits = simulated::calls(Call::kStreamWaitEvent);
@@ -28,13 +28,13 @@ struct Calls {
   }
 };
 
-// Of one rank: what it makes, and one of its later steps.
+// The calls of one rank: to make the set, and in a later step.
 struct Spent {
   Calls set, step;
 };
 
-// `scheme`: whether each gradient has a bucket of its own. All are written on one stream, or each
-// on its own.
+// `scheme` decides whether each gradient has its own bucket. One stream writes all gradients, or
+// each gradient has its own stream.
 Spent spent(const std::string& tables, const char* scheme = kOneByOne, bool one_stream = false) {
   const DevicesForAll devices;
   Spent spent;
@@ -87,7 +87,7 @@ TEST(DeviceBudget, APayloadFromDeviceToDevice) {
   EXPECT_LE(got.set.memory, 4 * kGradients + 2);
 }
 
-// What was queued before the last gradient of a stream is done when that is.
+// When the last gradient of a stream is done, the earlier work of the stream is done too.
 TEST(DeviceBudget, ABucketWaitsOnceForEachStreamThatWritesIt) {
   constexpr const char* kTogether = "memory = \"residual-simulated\"\nscheduler = \"fusion\"";
   EXPECT_LE(spent("", kTogether, true).step.waits, kGradients + 1);

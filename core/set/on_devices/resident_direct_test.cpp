@@ -9,7 +9,7 @@
 namespace penstock::resident_direct_test {
 namespace {
 
-using namespace testing;  // all of resident_testing.hpp
+using namespace testing;  // every name in resident_testing.hpp
 
 const ResidentMethod kMethods[] = {
     {"topk", kWithResidual},
@@ -39,7 +39,7 @@ const ResidentMethod kMethods[] = {
      "memory = \"none\"\n"},
 };
 
-// NCCL adds halves in an order and with roundings of its own, and a device factors.
+// NCCL adds halves in its own order with its own roundings, and a device does so with factors.
 struct NearMethod {
   ResidentMethod method;
   Bound bound;
@@ -96,7 +96,7 @@ TEST_P(NearDirect, StaysNearTheCpuWithEqualBitsOnAllRanks) {
   }
 }
 
-// ---- what goes which way ----
+// ---- paths of the data ----
 
 Moved moved_in_a_step(const ResidentMethod& method, uint64_t numel,
                       std::optional<uint32_t> not_finite = {}) {
@@ -108,7 +108,7 @@ TEST(DirectMessages, NoPayloadCrossesTheBus) {
   const Moved pairs = moved_in_a_step({"topk", kWithResidual}, kNumel);
   EXPECT_EQ(pairs.direct_messages, 1u);
   EXPECT_EQ(pairs.direct_bytes, uint64_t(kDensity * kNumel) * 8);
-  // What the looks have found: at the gradient, and at the indices of both ranks.
+  // The flags of the checks: of the gradient, and of the indices of both ranks.
   EXPECT_EQ(pairs.copied.to_host, kLook + 2 * kLook);
   EXPECT_EQ(pairs.copied.to_device, 0u);
   const Moved whole = moved_in_a_step({"none", kNothingKept, 0, "none-simulated", ""}, kNumel);
@@ -155,7 +155,7 @@ TEST(DirectMessages, OfSeveralSetsHaveOneOrderOnEveryRank) {
   }
 }
 
-// On an ordered collective header, host messages and ticket of a bucket have one order too.
+// On an ordered collective the header, host messages and ticket of a bucket also have one order.
 TEST(DirectMessages, MixWithStagingBuffersAndTheCpuInABucketOnAnOrderedCollective) {
   for (const bool ordered : {true, false})
     for (const ResidentMethod& method : {kMethods[0], kMethods[1]}) {
@@ -195,7 +195,7 @@ TEST(DirectMessages, OfASetOfSomeRanksGoThroughHostMemory) {
       });
 }
 
-// ---- what goes wrong ----
+// ---- failures ----
 
 TEST(DirectMessages, IndicesOfAPeerThatDoNotAscendAreRefused) {
   const DevicesForAll devices;

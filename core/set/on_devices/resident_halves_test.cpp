@@ -8,7 +8,7 @@
 namespace penstock::resident_halves_test {
 namespace {
 
-using namespace testing;  // all of resident_testing.hpp
+using namespace testing;  // every name in resident_testing.hpp
 
 Script script_of(const ResidentMethod& method, uint32_t size, const std::string& tables = "") {
   return of_three_types(resident_script(method, size, tables));
@@ -39,14 +39,14 @@ TEST_P(WidenedHalves, GiveTheBitsOfTheCpu) {
   expect_bits_of_the_cpu(script, by_rank, script, kTwo);
 }
 
-// Where 16 bits are added up, two ranks have one order.
+// A sum of 16 bits has only one order with two ranks.
 TEST(WidenedHalvesOverNccl, GiveTheBitsOfTheCpu) {
   for (const auto& [method, size] : {std::pair(kWidened[0], 3u), std::pair(kWidened[4], 2u)})
     expect_bits_of_the_cpu(script_of(method, size, kOverNccl), one_each, script_of(method, size),
                            kTwo);
 }
 
-// Sums of two have one order.
+// A sum of two addends has only one order.
 TEST(PlainHalves, TravelAsTheyAreFromDeviceToDevice) {
   for (const char* keys : {kNothingKept, "memory = \"none\"\nscheduler = \"wfbp\""}) {
     const ResidentMethod method{"plain", keys, 0, "none-simulated", ""};
@@ -62,21 +62,21 @@ TEST(PlainHalves, StandBesideWidenedOnesInAScheme) {
                          script_of(method, 2, rule), kTwo);
 }
 
-// Probes and trials of links take halves, too.
+// Probes and trials of links also use 16 bits.
 TEST(PlainHalves, ArePlannedFromMeasuredTimes) {
   const std::string rule =
       "[scheduler.mgwfbp]\nprofile_steps = 2\n"
       "[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = \"none-simulated\"\n";
   const ResidentMethod method{"planned", "memory = \"residual-simulated\"\nscheduler = \"mgwfbp\""};
   Script script = script_of(method, 2, rule);
-  script.steps = 4;  // then what is void depends on the buckets
+  script.steps = 4;  // then the buckets decide which gradients are void
   const auto expected = results_of(script, on_the_cpu);
   script.scheme = script_of(method, 2, rule + kOverNccl).scheme;
   const DevicesForAll devices(3);
   EXPECT_EQ(difference(results_of(script, one_each), expected), "");
 }
 
-// Two bytes an element, where float32 would be four.
+// Two bytes per element. float32 would take four.
 TEST(PlainHalves, MoveTwoBytesAnElement) {
   const ResidentMethod method{"plain", kNothingKept, 0, "none-simulated", ""};
   const DevicesForAll devices;
@@ -101,7 +101,7 @@ TEST(PlainHalves, MoveTwoBytesAnElement) {
   EXPECT_EQ(2 * bytes[0], bytes[1]);
 }
 
-// The reason of the only gradient, which lies on a device.
+// The reason in the report for the only gradient, which lies on a device.
 std::string reason_of(const std::string& scheme, uint32_t dtype) {
   const DevicesForAll devices;
   std::string reason;

@@ -1,8 +1,8 @@
-// Every compressor that works on a device, with a memory that does: results and what is kept are
-// those of the same gradients on the CPU, whatever the number of ranks, in buckets and alone.
+// Every compressor with a device version, with a memory with a device version. Results and kept
+// values equal those on the CPU, for every number of ranks, with one bucket and with many.
 //
-// Bits are the CPU's but where a method forms sums in floating point, whose order on a device is
-// another one; there, steps from the same state stay near each other.
+// The bits are equal unless a method computes sums in floating point, because a device adds in
+// another order. Then steps from equal states stay close to each other.
 
 #include "core/set/on_devices/resident_testing.hpp"
 
@@ -12,7 +12,7 @@
 namespace penstock::resident_methods_test {
 namespace {
 
-using namespace testing;  // all of resident_testing.hpp
+using namespace testing;  // every name in resident_testing.hpp
 
 const ResidentMethod kMethods[] = {
     {"topk_with_residual", "memory = \"residual-simulated\"\nscheduler = \"fusion\""},
@@ -71,7 +71,7 @@ const ResidentMethod kMethods[] = {
      "density = 0.1\nmode = \"threshold\"\nwarm_up_steps = 3\nreuse_steps = 2\ntotal_steps = "
      "11\n"},
     {"adtopk_in_turn", kWithResidual, 0, "adtopk-simulated", "density = 0.1\n"},
-    // Small ones, whose every chunk is wanted, would go as they are.
+    // Of a small vector every chunk would be sent, so its payload would be dense.
     {"chunktopk", kWithResidual, 0, "chunktopk-simulated",
      "density = 0.2\nchunk = 16\n[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = "
      "\"topk-simulated\"\n"},
@@ -80,7 +80,7 @@ const ResidentMethod kMethods[] = {
      "randomk-simulated", "density = 0.1\nvalue_type = \"fp16\"\n"},
 };
 
-// Vectors go another way than their compressor's: as they are they would be staged.
+// Vectors use another compressor, because a dense vector would be staged.
 const char* const kVectorsAsPairs =
     "[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = \"topk-simulated\"\n";
 const ResidentMethod kLowRankMethods[] = {
@@ -94,7 +94,7 @@ const ResidentMethod kLowRankMethods[] = {
      "powersgd-alternating-simulated", "rank = 2\n"},
 };
 
-// Norms and means are sums.
+// Norms and means are sums in floating point.
 constexpr const char* kClipped = "density = 0.05\n[memory.dgc-simulated]\nclip = 0.5\nclipping = ";
 const std::string kToOwnNorm = std::string(kClipped) + "\"norm\"\n",
                   kToNormOfAll = std::string(kClipped) + "\"norm_global\"\n",
@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, LowRankMethods,
                                             test::worlds({1, 2, 3}, {3})),
                          testing::name_and_size);
 
-// Some steps of a script on devices, a few times in other orders.
+// A few steps of a script on devices, with several orders of the streams.
 void expect_near_the_cpu(const Script& script, const Bound& bound) {
   const ResidentOutcome expected = outcome_of(script, on_the_cpu);
   ResidentOutcome first;
@@ -149,7 +149,7 @@ void expect_near_the_cpu(const Script& script, const Bound& bound) {
 
 TEST_P(LowRankMethods, StayNearTheCpuWithEqualBitsOnDevices) {
   const auto& [method, size] = GetParam();
-  // What rounding does to a first step is small; later ones begin with what it has left.
+  // In the first step rounding is small. Later steps begin with the rounded states.
   expect_near_the_cpu(resident_script(method, size, kVectorsAsPairs), {1e-5, 1e-3});
 }
 
@@ -161,7 +161,8 @@ INSTANTIATE_TEST_SUITE_P(Methods, SummingMethods,
 
 TEST_P(SummingMethods, StayNearTheCpuWithEqualBitsOnDevices) {
   const auto& [method, size] = GetParam();
-  // A factor or a mean may be the next float, and so may what twelve steps add up under it.
+  // A factor or a mean may differ by one rounding of float, and so may the values that twelve steps
+  // add.
   expect_near_the_cpu(resident_script(method, size), {4 * 0x1p-23, 50 * 0x1p-23});
 }
 

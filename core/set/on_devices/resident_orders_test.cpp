@@ -1,5 +1,5 @@
-// Streams of a device run in any order that events allow: under a thousand of them, drawn from
-// seeds, results and what is kept are the same. `tools/nightly` draws all.
+// Streams of a device run in any order that events allow. With a thousand random orders, results
+// and kept values are equal. `tools/nightly` runs every order.
 
 #include "core/set/on_devices/resident_testing.hpp"
 
@@ -8,7 +8,7 @@
 namespace penstock::resident_orders_test {
 namespace {
 
-using namespace testing;  // all of resident_testing.hpp
+using namespace testing;  // every name in resident_testing.hpp
 
 constexpr uint32_t kSize = 2;
 
@@ -18,7 +18,7 @@ struct Path {
   std::string tables;
 };
 
-// Printed by gtest.
+// gtest prints a path by its name.
 void PrintTo(const Path& way, std::ostream* out) {
   *out << way.name;
 }

@@ -10,11 +10,11 @@
 namespace penstock::resident_planned_test {
 namespace {
 
-using namespace testing;  // all of resident_testing.hpp
+using namespace testing;  // every name in resident_testing.hpp
 
 using simulated::kCopyUs, simulated::kLaunchUs;
 
-constexpr double kSelection = 8 * kLaunchUs;  // top-k of a bucket, residual and all
+constexpr double kSelection = 8 * kLaunchUs;  // top-k of a bucket, including the residual
 
 std::string text_of(const Figures& figures) {
   std::string text;
@@ -32,7 +32,7 @@ Status take_plain_step(Set& set, std::vector<Storage>& storage) {
   return set.step_end(true);
 }
 
-// What rank 0's scheduler is shown before any step, and after some.
+// The figures that rank 0's scheduler sees before the first step and after some steps.
 struct Shown {
   Figures before, after;
 };
@@ -61,9 +61,10 @@ constexpr const char* kWithWitness = "memory = \"residual-simulated\"\nscheduler
 constexpr const char* kWitnessAlone = "memory = \"none\"\nscheduler = \"witness\"";
 const std::vector<GradientShape> kOne{{"x", {10000}}};
 
-// ---- what compressors take ----
+// ---- times of compressors ----
 
-// Before any step by its probe, afterwards by its steps: the same calls, and nothing else.
+// Before the first step the times come from the probe, afterwards from the steps. Both make exactly
+// these calls.
 void expect_call(const Shown& shown, double encode_us, double decode_us) {
   for (const Figures* figures : {&shown.before, &shown.after}) {
     EXPECT_NEAR(figures->at("encode_fixed_us")[0], encode_us, 1) << text_of(*figures);
@@ -77,7 +78,7 @@ TEST(PlannedResidents, ACallTakesWhatTheDeviceTakesAndTheWayToPinnedMemoryAndBac
               2 * kCopyUs + kLaunchUs);
 }
 
-// A look at indices of the other rank: its answer is cleared, found, and brought.
+// The indices of the other rank are checked: the check's answer is cleared, computed and fetched.
 TEST(PlannedResidents, ACallWhosePayloadsGoDirectlyTakesNoWayThroughPinnedMemory) {
   expect_call(shown_to_witness({"topk", kWithWitness}, kOne, kOverNccl), kSelection,
               kCopyUs + kLaunchUs + kCopyUs + kLaunchUs);
@@ -88,8 +89,8 @@ TEST(PlannedResidents, WhatIsSentAsItLiesIsNoWorkButForTheMean) {
               0, kLaunchUs);
 }
 
-// What is around the calls of a bucket is shared by elements: pairs of both go together, their
-// counts come together, and the memory sees both.
+// The cost around the calls of a bucket is divided by elements: the pairs of both gradients are in
+// one message, their counts are fetched together, and the memory handles both.
 TEST(PlannedResidents, EachCompressorOfABucketHasItsOwnTime) {
   const ResidentMethod method{
       "two", kWitnessAlone, 0, "topk-simulated",
@@ -106,7 +107,7 @@ TEST(PlannedResidents, EachCompressorOfABucketHasItsOwnTime) {
   EXPECT_NEAR(of_threshold, seen({vector}) - around + 0.25 * around, 1);
 }
 
-// ---- what exchanges take ----
+// ---- times of exchanges ----
 
 double line_of(const Figures& figures, uint32_t pattern, uint64_t bytes_from, const char* what) {
   const auto found = figures.find(
@@ -114,8 +115,8 @@ double line_of(const Figures& figures, uint32_t pattern, uint64_t bytes_from, co
   return found == figures.end() ? -1 : found->second[0];
 }
 
-// A pretended host's link of 2 ms a message and 20 ns a byte: over it go a header and a ticket, and
-// no payload. A machine that does something else meanwhile only adds to a time.
+// A simulated link between hosts, with 2 ms per message and 20 ns per byte. Only the header and the
+// ticket travel over it, no payload. Other load on the machine can only make the times longer.
 constexpr const char* kSlowHost = "[collective.loopback]\nlatency_us = 2000\nus_per_byte = 0.02\n";
 
 bool is_direct_line(const Figures& figures, uint32_t pattern) {
@@ -168,7 +169,7 @@ TEST(PlannedResidents, SumsThatGoDirectlyBesideCodesThatDoNotHaveEachTheirOwnLin
   })) << text_of(seen);
 }
 
-// ---- measuring beside others ----
+// ---- measuring while another set runs ----
 
 class DevicesForAll : public SimulatedDevices {
  public:
@@ -179,9 +180,9 @@ constexpr const char* kOneByOneDirectly =
     "[scheme]\ncollective = \"loopback\"\ncompressor = \"topk-simulated\"\nmemory = "
     "\"residual-simulated\"\nscheduler = \"wfbp\"\n[compressor.topk-simulated]\ndensity = 0.05\n";
 
-// One set measures at the end of a step while another is in the middle of one, with many exchanges
-// under way that each rank begins in an order of its own: on all ranks, or on some before and on
-// the others only afterwards.
+// One set measures at the end of a step while another set is in the middle of a step. The other set
+// has many exchanges under way, and each rank begins them in a different order. They begin before
+// the measurement on all ranks, or on some ranks only after it.
 void measure_beside_another(Runtime& runtime, uint32_t rank) {
   constexpr size_t kMany = 20;
   const Place here = on_cuda(int32_t(rank));
@@ -231,7 +232,7 @@ TEST(PlannedResidents, MeasuringTakesTurnsWithTheStepsOfAnotherSet) {
   }
 }
 
-// What shares a bucket is void together, and buckets are what differs here.
+// The gradients of one bucket are void together, and the runs here have different buckets.
 std::vector<std::vector<Bytes>> finite_results(const Script& script, const Places& places) {
   auto results = outcome_of(script, places).results;
   for (auto& of_rank : results)
@@ -240,8 +241,8 @@ std::vector<std::vector<Bytes>> finite_results(const Script& script, const Place
   return results;
 }
 
-// What goes directly is the same on all ranks, where their gradients lie is not: one that measured
-// it alone would wait for the other.
+// Which payloads go directly is equal on all ranks, but the places of the gradients are not. If one
+// rank alone measured direct exchanges, it would wait for the other forever.
 TEST(PlannedResidents, RanksOnDevicesAndOnTheCpuMeasureTheSame) {
   const ResidentMethod signs{"signs", kWitnessAlone, 0, "signsgd-simulated", ""};
   const DevicesForAll devices(1);
@@ -260,8 +261,8 @@ TEST(PlannedResidents, RanksOnDevicesAndOnTheCpuMeasureTheSame) {
   (void)::testing::internal::GetCapturedStderr();
 }
 
-// Whatever they plan, sums are those of the CPU to the bit, as the simulated NCCL adds in the order
-// of ranks.
+// The sums have the bits of the CPU for every plan, because the simulated NCCL adds in the order of
+// ranks.
 TEST(PlannedResidents, OfEverySchedulerThatMeasuresHaveTheBitsOfTheCpu) {
   const auto script_of = [](const std::string& scheduler, const std::string& tables) {
     const std::string keys = "memory = \"none\"\nscheduler = \"" + scheduler + "\"";

@@ -1,5 +1,5 @@
-// Device-resident gradients: results and memories' states have the bits that the gradients have on
-// the CPU, in every kind of step, however late the device works.
+// Device-resident gradients. Results and states of memories have the bits of the CPU in every kind
+// of step, also if the device works as late as possible.
 
 #include "core/set/on_devices/resident_testing.hpp"
 
@@ -11,7 +11,7 @@
 namespace penstock::resident_results_test {
 namespace {
 
-using namespace testing;  // all of resident_testing.hpp
+using namespace testing;  // every name in resident_testing.hpp
 
 class ResidentsOf : public ::testing::TestWithParam<std::tuple<ResidentMethod, uint32_t>> {};
 INSTANTIATE_TEST_SUITE_P(Methods, ResidentsOf,
@@ -25,7 +25,7 @@ TEST_P(ResidentsOf, ResultsAndResidualsHaveTheBitsOfTheCpu) {
   expect_bits_of_the_cpu(script, by_rank, script, {1, test::is_long() ? 20u : 2u});
 }
 
-// Results come in the units of the loss scale, by one rounding more.
+// Results have the loss scale, and one more rounding.
 TEST(Residents, ALossScaleGivesTheBitsOfTheCpu) {
   const Script script = resident_script(kResidentMethods[1], 2);
   const auto results = [&](const Places& places) {
@@ -49,8 +49,8 @@ TEST(Residents, ALossScaleGivesTheBitsOfTheCpu) {
   EXPECT_EQ(difference(results(by_rank), expected), "");
 }
 
-// Three places in one set, and in one bucket: on a device, on the CPU, and staged, being float64
-// or on another device than the one that the set works on.
+// Three places in one set and in one bucket: on a device, on the CPU, and staged. A gradient is
+// staged if it is float64 or lies on another device than the device of the set.
 TEST(Residents, MixWithTheCpuAndWithStagingBuffers) {
   for (const ResidentMethod& method : {kResidentMethods[0], kResidentMethods[1]}) {
     Script script = resident_script(method, 3, kDoublesAsTheyAre);
@@ -98,8 +98,8 @@ TEST(Residents, GoOnFromASavedStateAndSaveWhatTheCpuCanLoad) {
   }
 }
 
-// One rank goes on from what two have kept: the sum of their residuals, which both places give
-// alike.
+// One rank continues from the kept values of two ranks. The sum of the residuals has equal bits in
+// both places.
 TEST(Residents, TakeOverTheShardsOfMoreRanks) {
   const Script two = resident_script(kResidentMethods[0], 2);
   const SimulatedDevices devices(3);
@@ -119,7 +119,7 @@ TEST(Residents, TakeOverTheShardsOfMoreRanks) {
   EXPECT_TRUE(summed[0] == summed[1]);
 }
 
-// A reset in the middle of a step, and no residual is left.
+// A reset in the middle of a step removes every residual.
 TEST(Residents, ForgetInAReset) {
   const Script script = resident_script(kResidentMethods[0], 2);
   const SimulatedDevices devices(5);
@@ -135,7 +135,7 @@ TEST(Residents, ForgetInAReset) {
     ASSERT_OK(set.value()->gradient_ready(1, storage[1].tensor(), storage[1].stream()));
     ASSERT_OK(set.value()->reset());
     ASSERT_OK(set.value()->save(again));
-    // All but the step's number and the checksum: the residuals are the bulk of it.
+    // Everything except the step number and the checksum. Most bytes are residuals.
     ASSERT_EQ(fresh.size(), again.size());
     size_t n_different = 0;
     for (size_t i = 0; i < fresh.size(); ++i) n_different += fresh[i] != again[i];
@@ -143,7 +143,7 @@ TEST(Residents, ForgetInAReset) {
   });
 }
 
-// What the ranks put in is what comes out and what is kept.
+// The gradients of the ranks equal the results plus the kept values.
 TEST(Residents, LoseNoMass) {
   constexpr uint64_t kSteps = 20, kNumel = 500;
   const SimulatedDevices devices(5, 0.1);
@@ -172,7 +172,7 @@ TEST(Residents, LoseNoMass) {
           out[i] += double(reinterpret_cast<const float*>(read.data())[i]) * script.size;
     };
     for (uint64_t step = 0; step < kSteps; ++step) step_with(gradients_of(script, rank, step)[0]);
-    // Of 500 entries 25 go in a step: all that is kept has gone after 20 more.
+    // A step sends 25 of the 500 entries, so 20 more steps send every kept entry.
     for (uint64_t step = 0; step < 20; ++step) step_with(std::vector<float>(kNumel, 0));
   });
   for (size_t i = 0; i < kNumel; ++i)

@@ -1,7 +1,7 @@
-// Gradients on devices on routes of several legs. On `hierarchical` the ranks of a host add them
-// from device to device, owners work on the sums there, and payloads alone go between hosts. On
-// `shard` owners add on their devices what others send them through host memory, and code it again.
-// Results and what is kept are those of the CPU on the same route.
+// Gradients on devices, on routes of several legs. On `hierarchical` the ranks of a host add their
+// gradients from device to device, and the owners compress the sums on their devices. Only payloads
+// travel between hosts. On `shard` owners receive payloads through host memory, add them on their
+// devices and compress the sums. Results and kept values must equal those on the CPU.
 
 #include "core/set/on_devices/resident_testing.hpp"
 
@@ -10,9 +10,9 @@
 namespace penstock::resident_routes_test {
 namespace {
 
-using namespace testing;  // all of resident_testing.hpp
+using namespace testing;  // every name in resident_testing.hpp
 
-// Where ranks are; each has a device of its own, so that hosts do not share any.
+// The hosts of the ranks. Each rank has its own device, so hosts share no device.
 struct Layout {
   const char* name;
   uint32_t size;
@@ -97,7 +97,7 @@ TEST(InHostsOnly, AlternatingFactorsStayNearTheCpu) {
   expect_alike(got, expected);
 }
 
-// On an ordered collective header, host messages and ticket of each leg have one order too.
+// On an ordered collective the header, host messages and ticket of each leg also have one order.
 TEST(InHostsOnly, StagingBuffersAndTheCpuShareBuckets) {
   for (const bool ordered : {true, false}) {
     Script script = script_of(kMethods[0], kTwoByTwo);
@@ -116,7 +116,7 @@ TEST(InHostsOnly, StagingBuffersAndTheCpuShareBuckets) {
   }
 }
 
-// ---- what goes which way ----
+// ---- paths of the data ----
 
 constexpr uint64_t kNumel = 8000, kFlag = sizeof(uint32_t);
 
@@ -127,11 +127,11 @@ Moved moved(const ResidentMethod& method, std::optional<uint32_t> not_finite = {
 
 TEST(InHostsOnly, PayloadsOfSharesAloneCrossTheBus) {
   const Moved moved_by_topk = moved(kMethods[0]);
-  // The gradient to its owners, and an owner's share of the result back.
+  // The gradient travels to its owners, and an owner's share of the result travels back.
   EXPECT_EQ(moved_by_topk.direct_messages, 2u);
   EXPECT_EQ(moved_by_topk.direct_bytes, (kNumel + kNumel / 2) * sizeof(float));
-  // Of each rank what the look has found and the payload of its share; and that of the owner on the
-  // other host.
+  // Each rank copies two things to its host: the flag from the inspection and the payload of its
+  // share. The host also receives the payload of the owner on the other host.
   const uint64_t payload = uint64_t(kDensity * kNumel / 2) * 8;
   EXPECT_EQ(moved_by_topk.copied.to_host, kTwoByTwo.size * (kFlag + payload));
   EXPECT_EQ(moved_by_topk.copied.to_device, kTwoByTwo.size * payload);
@@ -139,7 +139,7 @@ TEST(InHostsOnly, PayloadsOfSharesAloneCrossTheBus) {
 
 TEST(InHostsOnly, AHostWhoseSumIsNotFiniteSendsNothing) {
   EXPECT_EQ(moved(kMethods[0], 1).direct_messages, 0u);
-  // The other one hears of it when it has added its gradients.
+  // The other rank learns this after the owner has added its gradients.
   EXPECT_EQ(moved(kMethods[0], 2).direct_messages, 1u);
 }
 
@@ -156,7 +156,7 @@ TEST(InHostsOnly, TheReportTellsWhatGoesFromDeviceToDevice) {
   });
 }
 
-// The reason that a set with this scheme of its own is given, among these ranks.
+// The reason that the report gives for a set with its own scheme, among these ranks.
 std::string reason_in(const std::string& run, const std::string& scheme,
                       const std::vector<uint32_t>& ranks = {}) {
   const DevicesForAll devices;
@@ -175,8 +175,7 @@ std::string reason_in(const std::string& run, const std::string& scheme,
   return why;
 }
 
-// What is kept of them lies on the device: a later plan that takes them elsewhere could not bring
-// it.
+// Kept values lie on the device, so a later plan with another route could not move them.
 TEST(InHostsOnly, ASchedulerToWhomTheRouteIsLeftHasNoChoiceForGradientsOnDevices) {
   const ResidentMethod method{"random",
                               "memory = \"residual-simulated\"\nscheduler = \"random-plan-c\""};
@@ -187,7 +186,8 @@ TEST(InHostsOnly, ASchedulerToWhomTheRouteIsLeftHasNoChoiceForGradientsOnDevices
     const DevicesForAll devices;
     ::testing::internal::CaptureStderr();
     with_device_ranks(1, scheme, [&](Runtime& runtime, uint32_t) {
-      std::vector<GradientShape> shapes;  // so many that one is drawn another route
+      std::vector<GradientShape> shapes;  // so many that the scheduler draws another route for some
+                                          // gradient
       for (int i = 0; i < 12; ++i) shapes.push_back({fmt::format("x{}", i), {40}});
       const auto set = make_set(runtime, lying_on(shapes, on_device ? on_cuda(0) : Place()));
       EXPECT_EQ(set.ok(), !on_device) << set.status().message();
@@ -225,22 +225,22 @@ TEST(InHostsOnly, WhereNothingIsAddedOnDevicesTheReportSaysWhy) {
             "only the ranks of each host, because the run's own scheme.route is \"hierarchical\"");
 }
 
-// It measures at creation what messages take, those of the first host's devices too, and plans
-// again from that; the other host takes no part.
+// At creation the scheduler measures messages, also between the devices of the first host, and then
+// plans again. The other host takes no part in the measurement between devices.
 TEST(InHostsOnly, ASchedulerThatMeasuresGivesTheBitsOfTheCpu) {
   const ResidentMethod method{"measured", "memory = \"residual-simulated\"\nscheduler = \"mgwfbp\"",
                               0, "topk-simulated",
                               "density = 0.05\n[scheduler.mgwfbp]\nprofile_steps = 2\n"};
   Script script = script_of(method, kTwoByTwo);
-  script.steps = 4;  // then what is void depends on the buckets
+  script.steps = 4;  // then the buckets decide which gradients are void
   const auto expected = results_of(script, on_the_cpu);
   script.scheme = script_of(method, kTwoByTwo, kOverNcclInHosts).scheme;
   const DevicesForAll devices(2);
   EXPECT_EQ(difference(results_of(script, one_each), expected), "");
 }
 
-// Widened for who wants float32, and added as they are for who takes them so; hosts of two, so that
-// sums of 16 bits have one order.
+// Some compressors receive the gradients widened to float32, others receive 16 bits and the sum is
+// in 16 bits. Each host has two ranks, so a sum of 16 bits has only one order.
 TEST(InHostsOnly, GradientsOf16BitsGiveTheBitsOfTheCpu) {
   for (const ResidentMethod& method : {kMethods[0], kMethods[7], kMethods[10]}) {
     const Script script = of_three_types(script_of(method, kTwoByTwo, kOverNcclInHosts));
@@ -282,9 +282,16 @@ TEST(ToOwnersOnly, GradientsOf16BitsGiveTheBitsOfTheCpu) {
   expect_bits_of_the_cpu(script, script);
 }
 
-// Each sum goes to one rank alone, as FSDP2 wants it.
-TEST(ToOwnersOnly, ResultsForTheirOwnersHaveTheBitsOfTheCpu) {
-  Script script = script_of(kToOwners[0], kNoneShares, "", "shard");
+// Each result goes to one rank alone, as FSDP2 wants it: from gathered payloads, and from sums.
+class ToOwnersOnlyBy : public ::testing::TestWithParam<ResidentMethod> {};
+INSTANTIATE_TEST_SUITE_P(
+    Methods, ToOwnersOnlyBy,
+    ::testing::Values(kToOwners[0], ResidentMethod{"fp16", kWithResidual, 0, "fp16-simulated", ""},
+                      ResidentMethod{"fp16_nothing_kept", kNothingKept, 0, "fp16-simulated", ""}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(ToOwnersOnlyBy, ResultsHaveTheBitsOfTheCpu) {
+  Script script = script_of(GetParam(), kNoneShares, "", "shard");
   script.flags = PENSTOCK_SET_RESULT_AT_OWNER;
   for (size_t i = 0; i < script.shapes.size(); ++i)
     script.shapes[i].owner = uint32_t(i % script.size);
@@ -326,7 +333,7 @@ TEST(ToOwnersOnly, ASumThatIsNotFiniteMakesTheBucketVoid) {
 
 // ---- several sets ----
 
-// Each host has one order, whatever the other one's is.
+// Each host has its own order, independent of the order on the other host.
 TEST(InHostsOnly, SeveralSetsHaveOneOrderOnEveryRankOfAHost) {
   const auto results_of_two = [](const char* tables, const Places& places) {
     std::vector<std::vector<Bytes>> results(kTwoByTwo.size);

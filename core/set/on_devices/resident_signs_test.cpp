@@ -1,7 +1,7 @@
-// Methods that send signs and means, whole, on devices. A mean is a quotient of a sum, whose order
-// a device has of its own, so that results are near the CPU's and not equal to them: in the first
-// step by a rounding or two, later by what has become of these. But on devices the bits are the
-// same on every rank, and in whatever order work runs there.
+// Methods that send signs and means, uncompressed otherwise, on devices. A mean is a quotient of a
+// sum, and a device adds in another order. So results are near the CPU's results, but not equal: in
+// the first step by a rounding or two, later by the effects of these roundings. On devices the bits
+// are equal on every rank and for every order of the work.
 
 #include "core/set/on_devices/resident_testing.hpp"
 
@@ -13,7 +13,7 @@
 namespace penstock::resident_signs_test {
 namespace {
 
-using namespace testing;  // all of resident_testing.hpp
+using namespace testing;  // every name in resident_testing.hpp
 
 const ResidentMethod kMethods[] = {
     {"efsign", "memory = \"residual-simulated\"\nscheduler = \"fusion\"", 0, "efsign-simulated",
@@ -37,7 +37,7 @@ std::vector<float> floats_of(const std::string& bytes) {
   return values;
 }
 
-// Each rank's mean may be a rounding off, and each sum of them too.
+// The mean of each rank may differ by one rounding, and so may each sum of means.
 void expect_near(const std::string& got, const std::string& expected, uint32_t ranks) {
   const std::vector<float> a = floats_of(got), b = floats_of(expected);
   ASSERT_EQ(a.size(), b.size());
@@ -48,7 +48,8 @@ void expect_near(const std::string& got, const std::string& expected, uint32_t r
   for (size_t i = 0; i < a.size(); ++i) ASSERT_LE(std::fabs(a[i] - b[i]), most) << "entry " << i;
 }
 
-// Ranks have the same results where they have on the CPU: what one has left out is not written.
+// Ranks have equal results if they have equal results on the CPU. A gradient that a rank has left
+// out is not written.
 void expect_agreement(const ResidentOutcome& got, const ResidentOutcome& on_cpu) {
   for (size_t rank = 1; rank < got.results.size(); ++rank)
     for (size_t step = 0; step < got.results[rank].size(); ++step)

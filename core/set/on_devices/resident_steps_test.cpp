@@ -9,9 +9,9 @@
 namespace penstock::resident_steps_test {
 namespace {
 
-using namespace testing;  // all of resident_testing.hpp
+using namespace testing;  // every name in resident_testing.hpp
 
-// ---- what a step costs ----
+// ---- cost of a step ----
 
 struct Cost {
   uint64_t launches, to_host, to_device, host_memory, device_memory, events;
@@ -27,14 +27,14 @@ struct Cost {
   }
 };
 
-// What `steps` of `size` ranks cost that have one gradient of each size, in one bucket. Nobody
-// waits for a device, and nothing is allocated.
+// The cost of `steps` of `size` ranks, with one gradient of each size in one bucket. The steps must
+// neither wait for a device nor allocate.
 Cost cost_of_steps(const std::vector<int64_t>& sizes, uint32_t size, uint64_t n_steps,
                    const std::string& scheme = resident_scheme(kResidentMethods[1].keys)) {
   const SimulatedDevices devices;
   std::atomic<uint32_t> at{0};
   Cost before{}, after{};
-  // All ranks stand still while rank 0 reads the counters, which are the process's.
+  // The counters belong to the process, so all ranks wait while rank 0 reads them.
   const auto meet = [&](uint32_t rank, Cost& cost) {
     const uint32_t round = at.fetch_add(1) / size;
     while (at.load() < (round + 1) * size) std::this_thread::yield();
@@ -75,7 +75,7 @@ Cost cost_of_steps(const std::vector<int64_t>& sizes, uint32_t size, uint64_t n_
     penstock_counters counters{};
     counters.struct_size = sizeof counters;
     set.value()->counters(counters);
-    // The engine, which is no thread of ours.
+    // The engine has its own thread.
     ASSERT_OK(runtime.engine().run([] {
       EXPECT_EQ(simulated::waits_of_this_thread().total(), 0u);
       return Status();
@@ -92,7 +92,7 @@ Cost cost_of_steps(const std::vector<int64_t>& sizes, uint32_t size, uint64_t n_
 
 constexpr uint64_t kRanks = 3, kSteps = 6;
 
-// What a rank sends for a gradient of n elements.
+// The bytes that a rank sends for a gradient of n elements.
 constexpr uint64_t pair_bytes(uint64_t n) {
   return uint64_t(kDensity * double(n)) * 8;
 }
@@ -100,14 +100,15 @@ constexpr uint64_t pair_bytes(uint64_t n) {
 TEST(Residents, NobodyWaitsNothingIsAllocatedAndOnlyPayloadsCrossTheBus) {
   const Cost cost = cost_of_steps({10000}, kRanks, kSteps);
   const uint64_t rank_steps = kSteps * kRanks;
-  // A look at the gradient, eight of the selection, one sum.
+  // One inspection of the gradient, eight launches of the selection, one sum.
   EXPECT_EQ(cost.launches, 10 * rank_steps);
-  // The own payload, and what the look has found.
+  // The rank's own payload, and the flag from the inspection.
   EXPECT_EQ(cost.to_host, (pair_bytes(10000) + sizeof(uint32_t)) * rank_steps);
   EXPECT_EQ(cost.to_device, pair_bytes(10000) * (kRanks - 1) * rank_steps);
 }
 
-// One that looks at what calls take, and keeps its plan: marks in the stream are all that it adds.
+// The scheduler reads the times of the calls and keeps its plan. The measurement adds only marks in
+// the stream.
 TEST(Residents, OfASchedulerThatPlansByWhatTheyTakeAreTimedWithoutAWaitALaunchOrAnAllocation) {
   std::string scheme = resident_scheme("memory = \"residual-simulated\"\nscheduler = \"witness\"");
   scheme.replace(scheme.find("plugins/witness"), 15, "plugins/patient_witness");
@@ -119,11 +120,11 @@ TEST(Residents, OfASchedulerThatPlansByWhatTheyTakeAreTimedWithoutAWaitALaunchOr
 }
 
 TEST(Residents, ABucketOfManyGradientsTakesAsFewLaunchesAsOneOfASingleGradient) {
-  constexpr uint64_t kGradients = 19;  // as many selections as a launch begins
+  constexpr uint64_t kGradients = 19;  // one launch begins at most this many selections
   std::vector<int64_t> sizes;
   uint64_t bytes = 0;
   for (uint64_t i = 0; i < kGradients; ++i) {
-    const uint64_t kept = 10 + 2 * i;  // even, so that payloads lie close to each other
+    const uint64_t kept = 10 + 2 * i;  // even, so that payloads are adjacent
     sizes.push_back(int64_t(double(kept) / kDensity));
     bytes += kept * 8;
   }
@@ -140,15 +141,15 @@ TEST(Residents, ANormOfAllRanksBringsOneNumberOfEachGradientToTheHost) {
       "density = 0.05\n[memory.dgc-simulated]\nclipping = \"norm_global\"\n"};
   const Cost cost = cost_of_steps({10000, 20000}, kRanks, kSteps, resident_scheme(method));
   const uint64_t rank_steps = kSteps * kRanks;
-  // A look, eight of the selection, one sum; and of each gradient: two for a norm of one tile,
-  // three for one of two; compensate and mask.
+  // One inspection, eight launches of the selection, one sum. For each gradient, also two launches
+  // for a norm of one tile or three for a norm of two tiles, one for compensate and one for mask.
   EXPECT_EQ(cost.launches, (10 + 5 + 4) * rank_steps);
   EXPECT_EQ(cost.to_host,
             (pair_bytes(30000) + 2 * sizeof(uint32_t) + 2 * sizeof(float)) * rank_steps);
   EXPECT_EQ(cost.to_device, pair_bytes(30000) * (kRanks - 1) * rank_steps);
 }
 
-// Backward goes on while finished gradients are sent: it reaches the last parameter first.
+// Backward still runs while finished gradients are sent. It reaches the last parameter first.
 TEST(Residents, AreWorkedOnWhileALaterOneIsStillComputed) {
   const SimulatedDevices devices;
   with_device_ranks(1, resident_scheme(kResidentMethods[0].keys), [&](Runtime& runtime, uint32_t) {
@@ -176,7 +177,7 @@ TEST(Residents, AreWorkedOnWhileALaterOneIsStillComputed) {
   });
 }
 
-// ---- what is told ----
+// ---- reports and warnings ----
 
 TEST(Residents, ReportAndWarningSayWhatIsStagedAndWhy) {
   const SimulatedDevices devices;
@@ -208,7 +209,7 @@ TEST(Residents, ReportAndWarningSayWhatIsStagedAndWhy) {
     EXPECT_NE(log.find(part), std::string::npos) << log;
 }
 
-// The reason of the only gradient, a float32 on a device.
+// The reason in the report for the only gradient, which is float32 on a device.
 std::string reason_under(const std::string& scheme, uint32_t flags = 0) {
   const SimulatedDevices devices;
   std::string why;
@@ -255,9 +256,9 @@ TEST(Residents, WhatHasNoWayOnADeviceIsStagedForAReason) {
             "scheduler \"dear\" lets the next forward wait for it");
 }
 
-// ---- what goes wrong ----
+// ---- failures ----
 
-// All ranks hear of it, one of them in the device's words, and nobody can go on.
+// Every rank learns of the failure, one rank gets the device's message, and no rank can continue.
 void expect_run_to_end() {
   std::atomic<int> n_with_words = 0;
   const Script script = resident_script(kResidentMethods[1], 3);
@@ -287,7 +288,7 @@ void expect_run_to_end() {
 
 TEST(Residents, ACallThatFailsInTheMiddleOfAStepEndsTheRunOnEveryRank) {
   using simulated::Call;
-  // Of fills there is one in a step of a rank, and two for each state before.
+  // A rank's step has one fill, and each state has two fills before the first step.
   const std::pair<Call, std::array<uint64_t, 3>> calls[] = {{Call::kLaunch, {60, 95, 130}},
                                                             {Call::kCopy, {60, 95, 130}},
                                                             {Call::kFill, {32, 53, 77}},
@@ -318,8 +319,8 @@ TEST(Residents, AKernelThatFailsLosesTheDeviceAndWhatLiesThereIsAbandoned) {
   simulated::reset();
 }
 
-// Kernels use indices as they are, so those of a peer are looked at before. Rank 1 has its gradient
-// on the CPU, where this compressor lies.
+// Kernels use indices unchecked, so the indices of a peer are checked first. The gradient of rank 1
+// lies on the CPU, and so does this compressor.
 TEST(Residents, IndicesOfAPeerThatDoNotAscendAreRefused) {
   const SimulatedDevices devices;
   std::string scheme = resident_scheme(kResidentMethods[0].keys);

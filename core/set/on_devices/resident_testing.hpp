@@ -1,5 +1,5 @@
-// For tests of device-resident gradients: top-k with the plugins' simulated kernels, which lie in a
-// folder of their own.
+// For tests of device-resident gradients: top-k with the plugins' simulated kernels, from a
+// separate folder.
 #pragma once
 
 #include "core/set/on_devices/device_testing.hpp"
@@ -12,24 +12,24 @@ namespace penstock::testing {
 
 inline constexpr double kDensity = 0.05;
 
-// Tables behind a scheme: what can goes from device to device.
+// Tables for the end of a scheme: eligible payloads go from device to device.
 inline const char* const kOverNccl =
     "[transport]\ndevice = \"nccl-simulated\"\n"
     "[collective.nccl-simulated]\nlibrary = \"libpenstock_device_simulated.so\"\n";
 
-// Which no other compressor takes.
+// Other compressors refuse float64.
 inline const char* const kDoublesAsTheyAre =
     "[[rule]]\nmatch = { dtype = \"float64\" }\ncompressor = \"none\"\n";
 
 struct ResidentMethod {
   const char* name;
-  const char* keys;  // of [scheme], but compressor and collective
+  const char* keys;  // of [scheme], without compressor and collective
   uint32_t flags = 0;
   const char* compressor = "topk-simulated";
-  const char* options = "density = 0.05\n";  // and tables behind it
+  const char* options = "density = 0.05\n";  // and the tables after them
   const char* runtime = "";
 };
-// Memory and scheduler of methods.
+// Memory and scheduler of a method.
 inline constexpr const char* kWithResidual =
     "memory = \"residual-simulated\"\nscheduler = \"fusion\"";
 inline constexpr const char* kOneByOne = "memory = \"residual-simulated\"\nscheduler = \"wfbp\"";
@@ -44,7 +44,7 @@ inline const ResidentMethod kResidentMethods[] = {
     {"pieces", "memory = \"residual-simulated\"\nscheduler = \"hipress\""},
 };
 
-// Printed by gtest.
+// gtest prints a method by its name.
 inline void PrintTo(const ResidentMethod& method, std::ostream* out) {
   *out << method.name;
 }
@@ -72,19 +72,19 @@ inline Script resident_script(const ResidentMethod& method, uint32_t size,
   return script;
 }
 
-// Types in turn, so that they meet in buckets.
+// The gradients have three types by turns, so that buckets contain several types.
 inline Script of_three_types(Script script) {
   constexpr uint32_t kTypes[] = {PENSTOCK_FLOAT16, PENSTOCK_BFLOAT16, PENSTOCK_FLOAT32};
   for (size_t i = 0; i < script.shapes.size(); ++i) script.shapes[i].dtype = kTypes[i % 3];
   return script;
 }
 
-// Each rank's on a device of its own, where there is one.
+// The ranks use two devices by turns.
 inline Place by_rank(uint32_t rank, size_t) {
   return on_cuda(int32_t(rank % 2));
 }
 
-// NCCL lets no two ranks share a device.
+// With NCCL each rank needs its own device.
 inline constexpr int kDevices = 4;
 inline Place one_each(uint32_t rank, size_t) {
   return on_cuda(int32_t(rank));
@@ -101,7 +101,7 @@ inline nlohmann::json report_of(Set& set) {
   return text.ok() ? nlohmann::json::parse(text.value()) : nlohmann::json();
 }
 
-// Calls body(item of the report) for each.
+// Calls body(item) for each item of the report.
 inline void each_item(const nlohmann::json& report,
                       const std::function<void(const nlohmann::json&)>& body) {
   for (const auto& bucket : report["buckets"])
@@ -114,14 +114,14 @@ inline std::vector<Storage> storage_of(const std::vector<GradientShape>& shapes)
   return storage;
 }
 
-// What a script leaves behind on each rank: results after every step, and at the end what is kept.
-// Nothing is staged.
+// The outcome of a script on each rank: the results of every step and the saved state at the end.
+// Nothing may be staged.
 struct ResidentOutcome {
   std::vector<std::vector<Bytes>> results;
   std::vector<std::string> saved;
 };
 
-// One rank's part of it.
+// The outcome of one rank.
 inline void leave_outcome(Runtime& runtime, const Script& script, const Places& places,
                           uint32_t rank, std::vector<Bytes>& results, std::string& saved) {
   const auto shapes = placed(script, places, rank);
@@ -149,12 +149,12 @@ inline ResidentOutcome outcome_of(const Script& script, const Places& places) {
   return outcome;
 }
 
-// Of orders of streams.
+// Seeds for the order in which the streams of the simulated device run.
 struct Seeds {
   uint64_t first = 1, last = 1;
 };
 
-// What a script leaves behind on devices, under each seed, is what the other one does on the CPU.
+// For each seed, `script` on devices and `of_the_cpu` on the CPU have equal outcomes.
 inline void expect_bits_of_the_cpu(const Script& script, const Places& places,
                                    const Script& of_the_cpu, Seeds seeds) {
   const ResidentOutcome expected = outcome_of(of_the_cpu, on_the_cpu);
@@ -166,8 +166,8 @@ inline void expect_bits_of_the_cpu(const Script& script, const Places& places,
   }
 }
 
-// What a step of one gradient of ones moves: over the bus by all ranks, and from device to device
-// by rank 0. `not_finite`: a rank whose gradient is not.
+// The data that a step of one gradient of ones moves: over the bus for all ranks, and from device
+// to device for rank 0. `not_finite`: a rank whose gradient is not finite.
 struct Moved {
   simulated::Copied copied;
   uint64_t direct_messages = 0, direct_bytes = 0;
@@ -211,9 +211,9 @@ inline Moved moved_in_a_step(const std::string& scheme, uint32_t size, uint64_t 
   return moved;
 }
 
-// Steps of two sets, of which each rank makes the gradients ready in an order of its own: on one
-// device two streams of messages meet, and the same one must come first on every rank. What lies in
-// the storage of both after each step is as it would be without the other.
+// Steps of two sets. Each rank makes the gradients ready in another order. So two streams of
+// messages meet on one device, and every rank must send them in one order. After each step both
+// storages must hold the results that each set would have alone.
 inline void step_two_sets(Runtime& runtime, const Place& place, uint32_t rank,
                           std::vector<Bytes>& results) {
   const auto shapes = lying_on({{"x", {300}}, {"y", {200}}}, place);
@@ -241,7 +241,7 @@ inline void step_two_sets(Runtime& runtime, const Place& place, uint32_t rank,
   }
 }
 
-// The largest distance of two results, over the largest magnitude.
+// The largest difference between two results, divided by the largest magnitude.
 inline double apart(const std::string& got, const std::string& expected) {
   std::vector<float> a(got.size() / sizeof(float)), b(expected.size() / sizeof(float));
   std::memcpy(a.data(), got.data(), got.size());
@@ -255,7 +255,8 @@ inline double apart(const std::string& got, const std::string& expected) {
   return most == 0 ? 0 : most / largest;
 }
 
-// Ranks have equal results where they have on the CPU: who leaves a gradient out finds its own.
+// Two ranks have equal results exactly if they do on the CPU. A rank that leaves a gradient out
+// finds its own values.
 inline void expect_alike(const ResidentOutcome& got, const ResidentOutcome& expected) {
   const auto alike = [](const ResidentOutcome& of, size_t rank, size_t step, size_t i) {
     return of.results[rank][step][i] == of.results[0][step][i];
@@ -267,7 +268,7 @@ inline void expect_alike(const ResidentOutcome& got, const ResidentOutcome& expe
             << "rank " << rank << ", step " << step << ", gradient " << i;
 }
 
-// How far results may be apart, over the largest of them.
+// How far results may differ, divided by the largest result.
 struct Bound {
   double in_the_first_step, later;
 };

@@ -1,5 +1,5 @@
-// The runtime's own threads on devices: the contexts that they make, and captures of other threads
-// that they meet.
+// The runtime's own threads with devices: the contexts that they make, and their behaviour while
+// other threads capture graphs.
 
 #include "core/set/on_devices/resident_testing.hpp"
 
@@ -10,7 +10,7 @@
 namespace penstock::resident_threads_test {
 namespace {
 
-using namespace testing;  // all of resident_testing.hpp
+using namespace testing;  // every name in resident_testing.hpp
 
 const std::string kOverNcclOnTheSecond = std::string(kOverNccl) + "device = 1\n";
 
@@ -30,7 +30,7 @@ class DeviceThreads : public ::testing::TestWithParam<Path> {};
 INSTANTIATE_TEST_SUITE_P(Ways, DeviceThreads, ::testing::ValuesIn(kWays),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Steps of a rank whose gradients lie on cuda:1.
+// Runs steps of a rank whose gradients lie on cuda:1.
 void with_steps_on_the_second(const std::string& scheme,
                               const std::function<void(Set&, std::vector<Storage>&)>& step) {
   with_device_ranks(1, scheme, [&](Runtime& runtime, uint32_t) {
@@ -64,7 +64,7 @@ TEST_P(DeviceThreads, LeaveDevicesOfOtherRanksWithoutAContext) {
   EXPECT_EQ(simulated::contexts(), std::set<int>{1});
 }
 
-// As a model's graph is captured while the exchange of the step before still runs.
+// A graph of the model is captured while the exchange of the last step still runs.
 TEST_P(DeviceThreads, SpoilNoCaptureOfTheApplications) {
   const SimulatedDevices devices;
   with_steps_on_the_second(GetParam().scheme, [](Set& set, std::vector<Storage>& storage) {

@@ -1,4 +1,4 @@
-// What replaced memories have left over, alone: how it is saved, shared out, put back and dropped.
+// Carries without a set: how they are saved, shared out, put back and dropped.
 #include "core/set/carries.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ std::string_view bytes_of(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
-// Gradient "a" of two elements and "b" of three.
+// Gradient "a" has two elements, gradient "b" three.
 class CarriesAlone : public ::testing::Test {
  protected:
   CarriesAlone() {

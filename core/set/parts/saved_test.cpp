@@ -1,4 +1,4 @@
-// The bytes of a saved state: what is written is read, and what is damaged is refused.
+// The bytes of a saved state. Written values are read back, and damaged bytes are refused.
 #include "core/set/saved.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The parts by which a set is made, each without one: what is declared, where gradients lie, what
-// the configuration makes of them, and that all ranks go on or none does.
+// Each part that makes a set, without a set: the declaration, the places of gradients, the
+// configuration of each gradient, and the agreement that all ranks continue or none continues.
 #include "core/set/consensus.hpp"
 #include "core/set/declaration.hpp"
 #include "core/set/fits.hpp"
@@ -13,7 +13,7 @@ using testing::with_ranks;
 
 const std::string kScheme = testing::scheme_text("compressor = \"none\"\nmemory = \"none\"");
 
-// A declaration of gradients of these names, of two elements each.
+// A declaration of gradients with these names and two elements each.
 struct Declared {
   explicit Declared(std::vector<std::string> gradient_names, uint32_t flags = 0)
       : names(std::move(gradient_names)), gradients(names.size()) {

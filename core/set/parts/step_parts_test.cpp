@@ -1,4 +1,4 @@
-// What a step is made of beside its machine: rates, the gate, and what is asked of tensors.
+// The parts of a step without its engine: rates, the gate, and the checks of tensors.
 #include "core/set/gate.hpp"
 #include "core/set/handed_in.hpp"
 #include "core/set/rates.hpp"
@@ -53,7 +53,7 @@ TEST_F(StepParts, ARankThatHasJoinedTakesOverRatesAndScale) {
   EXPECT_EQ(rates.take("").code(), Code::invalid_payload);
 }
 
-// Only its address counts here.
+// Only the address of the bucket is used.
 BucketRun& bucket(char& place) {
   return reinterpret_cast<BucketRun&>(place);
 }

@@ -1,4 +1,4 @@
-// What a set sends, counted and compared, without a set.
+// The bytes that a set sends, counted and compared, without a set.
 #include "core/set/traffic.hpp"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST_F(TrafficAlone, TotalIsOfAllChannelsAndOfWhatGoesFromDeviceToDevice) {
 }
 
 TEST_F(TrafficAlone, StepsHaveNeitherSentWhatWasBeforeThemNorWhatMeasurementsSend) {
-  first.bytes_moved = 5;  // while the set was made
+  first.bytes_moved = 5;  // during the creation of the set
   traffic.start();
   first.bytes_moved += 10;
   const Sent before = traffic.total();

@@ -47,7 +47,7 @@ TEST(Mpi, CopiesMemoryOfDevicesAndAddsNoneUpUnlessItIsToldNotTo) {
   }
 }
 
-// A host of ABI 0.7 knows neither field nor flag.
+// A host of ABI 0.7 knows neither the field nor the flag.
 TEST(Mpi, AnOlderHostIsToldOfHostMemoryAlone) {
   const Instance<penstock_collective> mpi(plugin().collective(), *plugin().module);
   penstock_collective_traits traits{};

@@ -170,7 +170,7 @@ TEST_F(Nccl, BroadcastSendAndReceiveReachWhomTheyName) {
     EXPECT_TRUE(rank.carry(broadcast).ok());
     EXPECT_EQ(NcclRank::get(received, 7), values(root, 7));
     if (rank.size == 1) return;
-    // Around a ring: the rank that sends first would wait for ever if a send waited.
+    // Around a ring. If a send waited, the first rank would wait forever.
     uint64_t came = 0;
     penstock_message send = rank.message(PENSTOCK_SEND, 2);
     send.send = rank.put(values(rank.rank, rank.rank + 1));

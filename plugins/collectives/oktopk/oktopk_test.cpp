@@ -225,7 +225,7 @@ TEST(OkTopk, EmptyAndAbsentPayloadsCountAsNothing) {
   const auto full = random_entries(shape, normal);
   const Generator gaps = [&](uint64_t step, uint32_t rank, size_t item) {
     Entries entries = full(step, rank, item);
-    if (step == 3 || (rank + step) % 3 == 0) entries = {};  // in step 3 nobody has any
+    if (step == 3 || (rank + step) % 3 == 0) entries = {};  // in step 3 no rank has entries
     if ((rank + item) % 2 == 0 && step % 2 == 1) entries.absent = true;
     return entries;
   };

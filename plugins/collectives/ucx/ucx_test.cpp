@@ -80,7 +80,7 @@ TEST(Ucx, ThatIsAskedForMemoryOfDevicesKnowsOnlyWhenItHasStarted) {
   };
   const uint64_t cpu = uint64_t{1} << PENSTOCK_DEVICE_CPU;
   const uint64_t both = cpu | uint64_t{1} << PENSTOCK_DEVICE_CUDA;
-  Ucx asked("tcp,self");  // a list without its ways into devices
+  Ucx asked("tcp,self");  // a list without transports to devices
   EXPECT_EQ(types_of(asked), both);
   PENSTOCK_ASSERT_OK(asked.join(0, 1));
   EXPECT_EQ(types_of(asked), cpu);
@@ -153,7 +153,7 @@ TEST(Ucx, ListensAtThePortsThatAreGiven) {
   }
 }
 
-// Each list is enough for a rank alone.
+// Each list is enough for a world of one rank.
 TEST(Ucx, ListsOfTransportsAreTakenAsUcxTakesThem) {
   for (const char* list : {"", "all", "tcp,self", "tcp,posix,self", "^cma", "^sm", "^tcp,posix"}) {
     Ucx ucx(list);

@@ -14,7 +14,8 @@ class AcpSgd : public sdk::AlternatingFactors {
       rank_option(),
       rate_option(0,
                   "factor a gradient only where both factors together have this many times fewer "
-                  "elements; 0: every gradient of two or more dimensions")};
+                  "elements; 0: every gradient of two or more dimensions"),
+      type_option()};
 
   explicit AcpSgd(const sdk::Options& values)
       : AlternatingFactors(values, values.real("minimum_compression_rate"), First::kLeft) {}

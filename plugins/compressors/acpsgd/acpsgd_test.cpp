@@ -5,6 +5,7 @@
 
 #include "support/compressor_cases.hpp"
 #include "support/low_rank_cases.hpp"
+#include "support/narrow_factors.hpp"
 
 namespace penstock::test {
 namespace {
@@ -32,10 +33,12 @@ struct Oracle {
     for (uint64_t r = 0; r < gradients.size(); ++r) {
       error[r] = oracle::combined(error[r], 1, gradients[r]);
       const Matrix own =
-          oracle::product(sends_left ? error[r] : oracle::transposed(error[r]), known);
+          wire.sent(oracle::product(sends_left ? error[r] : oracle::transposed(error[r]), known),
+                    gradients.size());
       sent = oracle::combined(sent, 1, own);
       error[r] = oracle::combined(error[r], -1, expanded(sends_left, own, known));
     }
+    sent = wire.summed(sent);
     Matrix mean = expanded(sends_left, sent, known);
     for (double& value : mean.entries) value /= static_cast<double>(gradients.size());
     return mean;
@@ -46,6 +49,7 @@ struct Oracle {
   }
   std::vector<Matrix> error;
   Matrix left, right;
+  low_rank::OracleWire wire;
 };
 
 TEST(AcpSgd, FollowsThePaperOverManySteps) {
@@ -157,6 +161,25 @@ TEST(AcpSgd, CompensatingInTheSameSweepChangesNoBit) {
 
 TEST(AcpSgd, SendsAProjectionOfEachRanksMatrix) {
   low_rank::expect_sends_projections(acpsgd());
+}
+
+TEST(AcpSgd, FactorsOf16BitsFollowThePaperWithRoundedFactors) {
+  low_rank::expect_narrow_factors_follow<Oracle, 0>(acpsgd());
+  low_rank::expect_narrow_factors_follow<Oracle, 1>(acpsgd());
+}
+
+TEST(AcpSgd, FactorsOf16BitsLoseNothingThatARankRoundsAway) {
+  low_rank::expect_thin_matrices_to_the_bit(acpsgd(), {40, 1}, 2);
+  low_rank::expect_narrow_balance(acpsgd());
+}
+
+TEST(AcpSgd, FactorsOf16BitsTakeHalfTheBytes) {
+  low_rank::expect_factors_take_half_the_bytes(acpsgd());
+  low_rank::expect_wide_sums_are_refused(acpsgd());
+}
+
+TEST(AcpSgd, FactorsOf16BitsAreTheSameWhereverTheyAreMade) {
+  low_rank::expect_narrow_factors_are_the_same_everywhere(acpsgd());
 }
 
 }  // namespace

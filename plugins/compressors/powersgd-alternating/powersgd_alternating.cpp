@@ -14,7 +14,8 @@ class PowerSgdAlternating : public sdk::AlternatingFactors {
       rank_option(),
       rate_option(2,
                   "factor a gradient only where the factor of a step has, on average, this many "
-                  "times fewer elements; 0: every gradient of two or more dimensions")};
+                  "times fewer elements; 0: every gradient of two or more dimensions"),
+      type_option()};
 
   // A step sends one factor, on average half of both, so the rate is half the rate of the two
   // factors together.

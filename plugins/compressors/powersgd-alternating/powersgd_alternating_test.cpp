@@ -3,6 +3,7 @@
 
 #include "support/compressor_cases.hpp"
 #include "support/low_rank_cases.hpp"
+#include "support/narrow_factors.hpp"
 
 namespace penstock::test {
 namespace {
@@ -32,17 +33,19 @@ struct Oracle {
     };
     for (uint64_t r = 0; r < gradients.size(); ++r) {
       kept[r] = oracle::combined(kept[r], 1, gradients[r]);
-      const Matrix own = oracle::product(even ? oracle::transposed(kept[r]) : kept[r], known);
+      const Matrix own = wire.sent(
+          oracle::product(even ? oracle::transposed(kept[r]) : kept[r], known), gradients.size());
       kept[r] = oracle::combined(kept[r], -1, product(own));
       sum = oracle::combined(sum, 1, own);
     }
-    input = sum;
-    Matrix mean = product(sum);
+    input = wire.summed(sum);
+    Matrix mean = product(input);
     for (double& value : mean.entries) value /= static_cast<double>(gradients.size());
     return mean;
   }
   std::vector<Matrix> kept;
   Matrix input;
+  low_rank::OracleWire wire;
 };
 
 TEST(PowerSgdAlternating, FollowsTheAuthorsPackageOverManySteps) {
@@ -158,6 +161,25 @@ TEST(PowerSgdAlternating, CompensatingInTheSameSweepChangesNoBit) {
 
 TEST(PowerSgdAlternating, SendsAProjectionOfEachRanksMatrix) {
   low_rank::expect_sends_projections(alternating());
+}
+
+TEST(PowerSgdAlternating, FactorsOf16BitsFollowThePaperWithRoundedFactors) {
+  low_rank::expect_narrow_factors_follow<Oracle, 0>(alternating());
+  low_rank::expect_narrow_factors_follow<Oracle, 1>(alternating());
+}
+
+TEST(PowerSgdAlternating, FactorsOf16BitsLoseNothingThatARankRoundsAway) {
+  low_rank::expect_thin_matrices_to_the_bit(alternating(), {1, 40}, 2);
+  low_rank::expect_narrow_balance(alternating());
+}
+
+TEST(PowerSgdAlternating, FactorsOf16BitsTakeHalfTheBytes) {
+  low_rank::expect_factors_take_half_the_bytes(alternating());
+  low_rank::expect_wide_sums_are_refused(alternating());
+}
+
+TEST(PowerSgdAlternating, FactorsOf16BitsAreTheSameWhereverTheyAreMade) {
+  low_rank::expect_narrow_factors_are_the_same_everywhere(alternating());
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ class PowerSgd : public sdk::LowRankCompressor<PowerSgd> {
       rate_option(2,
                   "factor a gradient only where that sends this many times fewer elements; 0: "
                   "every gradient of two or more dimensions"),
+      type_option(),
       sdk::bool_option("warm_start", true)
           .summary("start from the last step's right factor; otherwise from a new random one")};
 
@@ -43,23 +44,25 @@ class PowerSgd : public sdk::LowRankCompressor<PowerSgd> {
 
   // Items are encoded one after the other: products of tall, thin factors are bound by reading the
   // matrix, so on the CPU stacking items of equal shape gains nothing.
-  void encode_coded(const sdk::Call& call, const sdk::Item& item, std::span<float> sent,
-                    const kernels::Fold* fold) const {
-    with_factors(call, item, [&](const auto& factors) {
-      if (call.round == 0)
-        factors.multiply(right_factor(item, factors), sent.data(), fold);
-      else
-        encode_right(item, factors, sent);
-    });
+  template <typename Factors>
+  void encode_factor(const sdk::Call& call, const sdk::Item& item, const Factors& factors,
+                     const sdk::PayloadWriter& payload, const kernels::Fold* fold) const {
+    const std::span<float> sent = factors.to_send(payload, entries(0, call.round, item));
+    if (call.round == 0) {
+      factors.multiply(right_factor(item, factors), sent.data(), fold);
+      factors.send(sent, payload);
+    } else {
+      encode_right(item, factors, sent, payload);
+    }
   }
 
-  void decode_coded(const sdk::Call& call, const sdk::Item& item, std::span<const float> sum) {
-    with_factors(call, item, [&](const auto& factors) {
-      if (call.round == 0)
-        decode_left(call, item, factors, sum);
-      else
-        decode_right(call, item, factors, sum);
-    });
+  template <typename Factors>
+  void decode_factor(const sdk::Call& call, const sdk::Item& item, const Factors& factors,
+                     std::span<const float> sum) const {
+    if (call.round == 0)
+      decode_left(call, item, factors, sum);
+    else
+      decode_right(call, item, factors, sum);
   }
 
  private:
@@ -71,13 +74,16 @@ class PowerSgd : public sdk::LowRankCompressor<PowerSgd> {
     return factors.draw(item.cols(), factors.of_this_step(kStream));
   }
 
-  // Q_i = M_i^T P. This rank's own payload, P Q_i^T, is subtracted from work. Subtracting the
-  // average instead would also conserve the sum over ranks, but the distance of each rank from the
-  // average gradient would then stay in its work for ever and grow like a random walk.
+  // Q_i = M_i^T P. This rank's own payload, P Q_i^T with the rounded Q_i, is subtracted from work.
+  // Subtracting the average instead would also conserve the sum over ranks, but the distance of
+  // each rank from the average gradient would then stay in its work for ever and grow like a random
+  // walk.
   template <typename Factors>
-  void encode_right(const sdk::Item& item, const Factors& factors, std::span<float> q) const {
+  void encode_right(const sdk::Item& item, const Factors& factors, std::span<float> q,
+                    const sdk::PayloadWriter& payload) const {
     const float* const p = item.state(kLeft).data();
     factors.multiply_transposed(p, q.data(), nullptr);
+    factors.send(q, payload);
     if (item.keeps()) factors.take_out(p, q.data());
   }
 

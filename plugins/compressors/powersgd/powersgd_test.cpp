@@ -6,6 +6,7 @@
 
 #include "support/compressor_cases.hpp"
 #include "support/low_rank_cases.hpp"
+#include "support/narrow_factors.hpp"
 
 namespace penstock::test {
 namespace {
@@ -30,21 +31,22 @@ struct Oracle {
     Matrix left(error[0].rows, q.cols), right(error[0].cols, q.cols);
     for (uint64_t r = 0; r < ranks; ++r) {
       error[r] = oracle::combined(error[r], 1, gradients[r]);
-      left = oracle::combined(left, 1, oracle::product(error[r], q));
+      left = oracle::combined(left, 1, wire.sent(oracle::product(error[r], q), ranks));
     }
-    const Matrix p = oracle::orthonormal(left);
+    const Matrix p = oracle::orthonormal(wire.summed(left));
     for (uint64_t r = 0; r < ranks; ++r) {
-      const Matrix own = oracle::product(oracle::transposed(error[r]), p);
+      const Matrix own = wire.sent(oracle::product(oracle::transposed(error[r]), p), ranks);
       right = oracle::combined(right, 1, own);
       error[r] = oracle::combined(error[r], -1, oracle::product(p, oracle::transposed(own)));
     }
-    q = right;
-    Matrix mean = oracle::product(p, oracle::transposed(right));
+    q = wire.summed(right);
+    Matrix mean = oracle::product(p, oracle::transposed(q));
     for (double& value : mean.entries) value /= static_cast<double>(ranks);
     return mean;
   }
   std::vector<Matrix> error;
   Matrix q;
+  low_rank::OracleWire wire;
 };
 
 TEST(PowerSgd, FollowsThePaperOverManySteps) {
@@ -195,6 +197,25 @@ TEST(PowerSgd, CompensatingInTheSameSweepChangesNoBit) {
 
 TEST(PowerSgd, SendsAProjectionOfEachRanksMatrix) {
   low_rank::expect_sends_projections(powersgd());
+}
+
+TEST(PowerSgd, FactorsOf16BitsFollowThePaperWithRoundedFactors) {
+  low_rank::expect_narrow_factors_follow<Oracle, 0>(powersgd());
+  low_rank::expect_narrow_factors_follow<Oracle, 1>(powersgd());
+}
+
+TEST(PowerSgd, FactorsOf16BitsLoseNothingThatARankRoundsAway) {
+  low_rank::expect_thin_matrices_to_the_bit(powersgd(), {1, 40}, 1);
+  low_rank::expect_narrow_balance(powersgd());
+}
+
+TEST(PowerSgd, FactorsOf16BitsTakeHalfTheBytes) {
+  low_rank::expect_factors_take_half_the_bytes(powersgd());
+  low_rank::expect_wide_sums_are_refused(powersgd());
+}
+
+TEST(PowerSgd, FactorsOf16BitsAreTheSameWhereverTheyAreMade) {
+  low_rank::expect_narrow_factors_are_the_same_everywhere(powersgd());
 }
 
 }  // namespace

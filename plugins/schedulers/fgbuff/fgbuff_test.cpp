@@ -138,8 +138,8 @@ TEST(Fgbuff, PlansByCountUntilSomethingIsMeasured) {
   EXPECT_EQ(planned(entries, {{"unmeasured_count", 7}}), (Counts{7, 7, 7, 7, 7, 5}));
 }
 
-// alpha 35: two gradients wait 20 and save 35, so the first bucket has two. A message takes 35, in
-// which three gradients get ready (30); so every further bucket has three.
+// alpha 35: two gradients wait 20 and save 35, so the first bucket has two. A message takes 35, and
+// in this time three gradients become ready (30). So every later bucket has three.
 TEST(Fgbuff, EveryBucketFillsWhileTheOneBeforeItIsSent) {
   EXPECT_EQ(planned(steady(11, 35)), (Counts{2, 3, 3, 3}));
 }
@@ -150,15 +150,16 @@ TEST(Fgbuff, MergesAllThatBackwardCannotHide) {
   EXPECT_EQ(planned(steady(11, 200)), (Counts{2, 9}));
 }
 
-// alpha 1: start-ups are worth no wait; the first bucket is as long as allowed, every other bucket
-// has one gradient.
+// alpha 1: no wait is worth a start-up. The first bucket is as long as allowed, and every other
+// bucket has one gradient.
 TEST(Fgbuff, CheapStartUpsKeepBucketsSmall) {
   EXPECT_EQ(planned(steady(7, 1)), (Counts{4, 1, 1, 1}));
   EXPECT_EQ(planned(steady(7, 1), {{"first_count", 1}}), (Counts{1, 1, 1, 1, 1, 1, 1}));
 }
 
 // The runtime's clock starts with the first gradient. alpha 25: two gradients wait 10 and save 25,
-// and two get ready in 25. alpha 4: n gradients wait 10 (n - 1) and save 4 (n - 1), never enough.
+// and two become ready in 25. alpha 4: n gradients wait 10 (n - 1) and save 4 (n - 1), which is
+// never enough.
 TEST(Fgbuff, TheFirstBucketHasSeveralAlsoWhenTheClockStartsWithTheFirstGradient) {
   const auto from_zero = [](uint64_t n, double alpha) {
     planning::ModelEntries entries = steady(n, alpha);
@@ -170,8 +171,8 @@ TEST(Fgbuff, TheFirstBucketHasSeveralAlsoWhenTheClockStartsWithTheFirstGradient)
   EXPECT_EQ(planned(from_zero(7, 4), {{"first_count", 3}}), (Counts{3, 1, 1, 1, 1}));
 }
 
-// 15 for each gradient: two in 35. The link falls behind, by 15 with each bucket, and is still busy
-// at the end of backward after the third: the other five go together.
+// 15 for each gradient, so two in 35. The link falls behind by 15 with each bucket, and after the
+// third bucket it is busy until the end of backward. So the other five gradients go together.
 TEST(Fgbuff, EncodingCountsAsTimeToFillABucket) {
   planning::ModelEntries entries = steady(11, 35);
   for (planning::GradientEntry& gradient : entries.gradients)
@@ -179,8 +180,8 @@ TEST(Fgbuff, EncodingCountsAsTimeToFillABucket) {
   EXPECT_EQ(planned(entries), (Counts{2, 2, 2, 5}));
 }
 
-// Against all ways to cut up to eight gradients into buckets: never better than the best (that
-// would be a wrong forecast), never worse than the worst, and on average near the best.
+// Compared with all cuts of up to eight gradients: never better than the best cut (the forecast
+// would be wrong), never worse than the worst cut, and on average near the best.
 TEST(Fgbuff, IsNearTheBestOfAllCuts) {
   std::mt19937 random(99);
   double exposed = 0;
@@ -214,7 +215,7 @@ TEST(Fgbuff, IsNearTheBestOfAllCuts) {
     alone_exposed += of_cut.back();
   }
   EXPECT_LT(exposed, alone_exposed) << "wait-free back-propagation would have done better";
-  EXPECT_LT(exposed, 1.5 * best_exposed);  // a greedy rule, not a search: 1.24 with this seed
+  EXPECT_LT(exposed, 1.5 * best_exposed);  // a greedy rule; 1.24 with this seed
 }
 
 // ---- Observation ----
@@ -247,7 +248,7 @@ TEST(Fgbuff, PlansAgainOnlyWhenTheExposedTimeDeviates) {
   const planning::OwnedModel owned(steady(11, 35));
   observe(scheduler, 5, 500);
   plan_of(scheduler, owned);
-  EXPECT_EQ(observe(scheduler, 10, 300), uint32_t{PENSTOCK_KEEP_PLAN});  // where it settles
+  EXPECT_EQ(observe(scheduler, 10, 300), uint32_t{PENSTOCK_KEEP_PLAN});  // after it has settled
   EXPECT_EQ(observe(scheduler, 15, 590), uint32_t{PENSTOCK_KEEP_PLAN});
   EXPECT_EQ(observe(scheduler, 20, 610), uint32_t{PENSTOCK_MAKE_NEW_PLAN});
   plan_of(scheduler, owned);
@@ -261,7 +262,7 @@ TEST(Fgbuff, SmallDifferencesAreNoiseWhateverTheirRatio) {
   observe(scheduler, 5, 500);
   plan_of(scheduler, planning::OwnedModel(steady(11, 35)));
   observe(scheduler, 10, 1);
-  EXPECT_EQ(observe(scheduler, 15, 40), uint32_t{PENSTOCK_KEEP_PLAN});  // 40 times, 4 % of a step
+  EXPECT_EQ(observe(scheduler, 15, 40), uint32_t{PENSTOCK_KEEP_PLAN});  // 4 % of a step
   EXPECT_EQ(observe(scheduler, 20, 60), uint32_t{PENSTOCK_MAKE_NEW_PLAN});
 }
 

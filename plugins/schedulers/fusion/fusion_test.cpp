@@ -1,5 +1,5 @@
-// Fusion: greedy up to the threshold, against a plain loop; limits per phase as ACP-SGD scales
-// them.
+// Fusion: greedy up to the threshold, compared with a plain loop. The limits per phase are scaled
+// as in ACP-SGD.
 #include <random>
 #include <support/scheduling.hpp>
 
@@ -75,8 +75,8 @@ TEST(Fusion, CompressionLeavesTheNumberOfBucketsAsItWas) {
     EXPECT_EQ(fused(compressed, threshold), fused(dense, threshold)) << threshold;
 }
 
-// ACP-SGD's published rule, written down apart: matrices send P in even steps and Q in odd ones,
-// vectors go whole in both; T_P = T * sum(p) / G and T_Q = T * sum(q) / G.
+// ACP-SGD's published rule, written independently: matrices send P in even steps and Q in odd
+// steps, and vectors are sent whole in both. T_P = T * sum(p) / G and T_Q = T * sum(q) / G.
 TEST(Fusion, PhasesHaveTheLimitsOfAcpSgd) {
   std::mt19937 random(11);
   planning::ModelEntries entries;

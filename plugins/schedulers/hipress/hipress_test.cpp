@@ -7,8 +7,8 @@ namespace {
 
 using planning::Piece;
 
-// A gradient that is compressed to `sparse_bytes`, or stays dense. Encoding takes 40 us a call and
-// 0.5 us an element, dense nothing. Either may be cut anywhere.
+// A gradient that is compressed to `sparse_bytes` or stays dense. Encoding takes 40 us per call and
+// 0.5 us per element, and nothing if dense. Both may be cut anywhere.
 planning::GradientEntry choosable(uint64_t numel, uint64_t sparse_bytes, double ready_us = 1) {
   planning::GradientEntry gradient = planning::dense_gradient("g", numel, ready_us);
   planning::CandidateEntry dense = gradient.candidates[0];
@@ -58,16 +58,16 @@ TEST(Hipress, RefusesAbsurdModels) {
   expect_absurd_models_are_refused(PENSTOCK_PLUGIN_FILE);
 }
 
-// Compressed the first takes 40 + 2 + 10 + 8, dense 10 + 16. The second takes 40 + 100 + 10 + 64,
-// dense 10 + 800.
+// Compressed, the first gradient takes 40 + 2 + 10 + 8, and dense 10 + 16. The second takes 40 +
+// 100 + 10 + 64, and dense 10 + 800.
 TEST(Hipress, CompressesAGradientIfThatIsSooner) {
   const auto entries = model_of({choosable(4, 8), choosable(200, 64)});
   EXPECT_EQ(pieces_of(planned(entries, {{"bulk_bytes", 0}})),
             (std::vector<std::vector<Piece>>{{{0, 0, 4, 1}}, {{1, 0, 200, 0}}}));
 }
 
-// Encoding takes 1 + 500 and the message 10 + 480. In seven parts one takes 72.4 and 78.6, and all
-// seven 72.4 + 7 * 78.6 = 622.4; six take 624.3, eight 623.5.
+// Encoding takes 1 + 500 and the message 10 + 480. With seven parts, one part takes 72.4 and 78.6,
+// and all seven 72.4 + 7 * 78.6 = 622.4. Six parts take 624.3, eight parts 623.5.
 planning::ModelEntries worth_cutting() {
   planning::ModelEntries entries = model_of({choosable(1000, 480)});
   entries.gradients[0].candidates[0].encode_fixed_us = 1;
@@ -105,7 +105,7 @@ TEST(Hipress, CutsWhereTheCompressorAllows) {
 TEST(Hipress, JoinsSmallGradientsOfOneChoiceUntilTheyAreLargeEnough) {
   std::vector<planning::GradientEntry> gradients;
   for (int i = 0; i < 8; ++i) gradients.push_back(choosable(10, 36));
-  gradients[2] = choosable(400, 36);  // the only one that is compressed
+  gradients[2] = choosable(400, 36);  // only this gradient is compressed
   gradients[2].candidates[0].encode_per_element_us = 0.01;
   const auto buckets = gradients_of(planned(model_of(gradients), {{"bulk_bytes", 100}}));
   EXPECT_EQ(buckets, (std::vector<std::vector<uint64_t>>{{0, 1, 3}, {4, 5, 6}, {2}, {7}}));

@@ -1,4 +1,5 @@
-// MG-WFBP: the merging rule on cases worked by hand, on measured times and with published lines.
+// MG-WFBP: the merging rule in cases computed by hand, with measured times and with published
+// lines.
 #include <planning/forecast.hpp>
 #include <random>
 #include <support/model_sizes.hpp>
@@ -54,27 +55,27 @@ TEST(MgWfbp, PlansByCountUntilSomethingIsMeasured) {
   EXPECT_EQ(planned(entries, {{"unmeasured_count", 30}}), (Counts{30, 10}));
 }
 
-// A start-up takes 5: waiting 4 or 2 for the next gradient is worth it, waiting 16 or 18 is not.
+// A start-up takes 5. To wait 4 or 2 for the next gradient is worth it, to wait 16 or 18 is not.
 TEST(MgWfbp, MergesWhereWaitingCostsLessThanAStartUp) {
   EXPECT_EQ(planned(model_of({{4, 0}, {4, 4}, {4, 20}, {4, 22}, {4, 40}}, 5, 0)),
             (Counts{2, 2, 1}));
 }
 
-// The first message (1 + 32) is on the link until 33, so the second cannot start before that: the
-// third, ready at 4, joins it for nothing, though 4 - 2 is more than a start-up. At 50 the link is
-// free again.
+// The first message (1 + 32) uses the link until 33, so the second cannot start earlier. The third,
+// ready at 4, joins the second at no cost, although 4 - 2 is more than a start-up. At 50 the link
+// is free again.
 TEST(MgWfbp, MergesForNothingWhileTheLinkIsBusy) {
   EXPECT_EQ(planned(model_of({{32, 0}, {4, 2}, {4, 4}, {4, 50}}, 1, 1)), (Counts{1, 2, 1}));
 }
 
-// The wait counts from when the group's message could have started, which is when its last gradient
-// was ready and not its first: each waits 4 after the one before.
+// The wait counts from the earliest start of the group's message, which is when the last gradient
+// of the group is ready and not the first. Each gradient waits 4 after the previous one.
 TEST(MgWfbp, AGroupGrowsAsLongAsEachNextGradientIsNear) {
   EXPECT_EQ(planned(model_of({{4, 0}, {4, 4}, {4, 8}, {4, 12}, {4, 17}}, 5, 0)), (Counts{4, 1}));
 }
 
-// Between equals nothing is gained: a wait as long as the start-up, and a message that would start
-// just when the next gradient is ready and has no start-up to save.
+// Equal times give no gain: a wait as long as the start-up, and a message that would start exactly
+// when the next gradient is ready and saves no start-up.
 TEST(MgWfbp, EqualTimesDoNotMerge) {
   EXPECT_EQ(planned(model_of({{4, 0}, {4, 5}}, 5, 1)), (Counts{1, 1}));
   EXPECT_EQ(planned(model_of({{4, 0}, {4, 4}}, 5, 1)), (Counts{2}));
@@ -82,17 +83,19 @@ TEST(MgWfbp, EqualTimesDoNotMerge) {
   EXPECT_EQ(planned(model_of({{4, 3}, {4, 3}}, 1, 1)), (Counts{2}));
 }
 
-// 8 bytes of the second gradient keep the link busy until 1 + 8 + 1 + 8 = 18. Were the group's
-// message not longer than its last gradient's, the link would be free at 14 and the last two apart.
+// 8 bytes of the second gradient keep the link busy until 1 + 8 + 1 + 8 = 18. If the message of the
+// group counted only its last gradient, the link would be free at 14 and the last two would be
+// apart.
 TEST(MgWfbp, TheMessageOfAGroupCarriesAllOfIt) {
   planning::ModelEntries entries = model_of({{4, 0}, {4, 0}, {8, 6}, {4, 12}, {4, 16}}, 1, 1);
-  // {0, 1}: 0 to 9; {2}: 9 to 18, waiting to 12 costs 3; {3}: from 18, the last is ready at 16.
+  // {0, 1}: 0 to 9. {2}: 9 to 18, and to wait until 12 costs 3. {3}: from 18, and the last is ready
+  // at 16.
   EXPECT_EQ(planned(entries), (Counts{2, 1, 2}));
 }
 
-// The line of a link is the line of an all-reduce: among eight ranks, gathering 4 bytes takes as
-// long as adding up 16. The first message then ends at 17 and not at 5, and the others merge behind
-// it.
+// The line of a link is the line of an all-reduce. With eight ranks, gathering 4 bytes takes as
+// long as summing 16. So the first message ends at 17 and not at 5, and the other gradients merge
+// after it.
 TEST(MgWfbp, GatheredBytesTakeLonger) {
   planning::ModelEntries entries = model_of({{4, 0}, {4, 3}, {4, 6}}, 1, 1);
   EXPECT_EQ(planned(entries), (Counts{1, 1, 1}));
@@ -114,8 +117,8 @@ TEST(MgWfbp, PhasesArePlannedEachForItself) {
       << "without the one between them they are far apart";
 }
 
-// Against all ways to cut up to eight gradients into buckets, where encoding is free: on average
-// near the best, and better than each gradient alone or all in one.
+// Compared with all cuts of up to eight gradients, if encoding costs nothing: on average near the
+// best cut, and better than each gradient alone or all in one bucket.
 TEST(MgWfbp, IsNearTheBestOfAllCuts) {
   std::mt19937 random(7);
   double exposed = 0;
@@ -153,7 +156,7 @@ TEST(MgWfbp, IsNearTheBestOfAllCuts) {
   }
   EXPECT_LT(exposed, alone_exposed);
   EXPECT_LT(exposed, together_exposed);
-  EXPECT_LT(exposed, 1.3 * best_exposed);  // a local rule, not a search: 1.11 with this seed
+  EXPECT_LT(exposed, 1.3 * best_exposed);  // a local rule; 1.11 with this seed
 }
 
 // ---- Published ----
@@ -188,7 +191,7 @@ Counts published(const std::vector<uint64_t>& elements, const Published& line, d
                  OptionSettings settings = {}) {
   std::vector<Layer> layers;
   for (uint64_t count : elements)
-    layers.push_back({4 * count, 1e6});  // measured times mean nothing
+    layers.push_back({4 * count, 1e6});  // measured times have no effect
   planning::ModelEntries entries = model_of(layers, 1e9, 1e9);
   entries.world = line.ranks;
   settings.insert(settings.end(),
@@ -196,8 +199,8 @@ Counts published(const std::vector<uint64_t>& elements, const Published& line, d
   return planned(entries, settings);
 }
 
-// Of two equal gradients the second is ready half a backward after the first: they go together
-// where that is less than a start-up.
+// Of two equal gradients the second is ready half a backward after the first. They go together if
+// that time is less than a start-up.
 TEST(MgWfbpPublished, StartUpsAreThoseOfTheNetworkAndTheNumberOfRanks) {
   for (const Published& line : kLines) {
     SCOPED_TRACE(testing::Message() << line.network << " " << line.ranks);
@@ -206,8 +209,8 @@ TEST(MgWfbpPublished, StartUpsAreThoseOfTheNetworkAndTheNumberOfRanks) {
   }
 }
 
-// Without start-ups a gradient only joins messages that have to wait for the link. The first is 4
-// MB, the other two are ready a twelfth and a sixth of backward after it.
+// Without start-ups a gradient joins only messages that must wait for the link. The first gradient
+// has 4 MB. The other two are ready a twelfth and a sixth of backward later.
 TEST(MgWfbpPublished, SpeedsAreThoseOfTheNetworkAndTheNumberOfRanks) {
   for (const Published& line : kLines) {
     SCOPED_TRACE(testing::Message() << line.network << " " << line.ranks);
@@ -219,14 +222,14 @@ TEST(MgWfbpPublished, SpeedsAreThoseOfTheNetworkAndTheNumberOfRanks) {
 }
 
 // Between the line as printed and the line rounded to three digits: the second gradient comes later
-// than the rounded start-up of 4.2e-5 s, and not later than the printed one.
+// than the rounded start-up of 4.2e-5 s, but not later than the printed start-up.
 TEST(MgWfbpPublished, LinesAreNotRounded) {
   EXPECT_EQ(published({10, 10}, {"10GbE", 4, 0, 0}, 2 * 4.2021e-05), (Counts{2}));
   EXPECT_EQ(published({10, 10}, {"56GbIB", 2, 0, 0}, 2 * 2.5523e-06), (Counts{2}));
 }
 
-// The release's plans, which an oracle from its equations found (tests/oracle/planners.py) and the
-// release's own planner, run on these sizes, gave as well.
+// The plans of the release. An oracle from its equations (tests/oracle/planners.py) found them, and
+// the release's own planner gave them for these sizes too.
 TEST(MgWfbpPublished, ModelsGetThePlansOfTheRelease) {
   const auto plan = [](const Counts& sizes, const char* network, uint32_t ranks, double backward) {
     return published(sizes, {network, ranks, 0, 0}, backward);

@@ -1,4 +1,4 @@
-// OMGS-SGD: the merging rule on cases worked by hand, on measured times and with published
+// OMGS-SGD: the merging rule in cases computed by hand, with measured times and with published
 // constants.
 #include <planning/forecast.hpp>
 #include <support/model_sizes.hpp>
@@ -13,9 +13,9 @@ constexpr double kFixed = 1;     // of a call of the compressor
 constexpr double kPerByte = 1;   // of a message
 constexpr double kStartup = 20;  // of a message
 
-// Gradients of ten elements in order of readiness, each with its time in backward and its payload:
-// a call takes 1, an element half; a message takes 20, a byte 1. Among two ranks a gathered byte
-// takes as long as a summed one.
+// Gradients of ten elements in the order of readiness, each with its time in backward and its
+// payload. A call takes 1, an element 0.5, a message 20, a byte 1. With two ranks a gathered byte
+// takes as long as a summed byte.
 struct Layer {
   double backward;
   uint64_t payload;
@@ -69,15 +69,15 @@ TEST(Omgs, PlansByCountUntilSomethingIsMeasured) {
   EXPECT_EQ(planned(entries, {{"unmeasured_count", 30}}), (Counts{30, 10}));
 }
 
-// Merging two gradients saves a start-up and a call: the backward time to the second must be less
-// than 21, also between the first two. Equal is not less.
+// Merging two gradients saves a start-up and a call, so the backward time to the second must be
+// less than 21, also between the first two. Equal is not less.
 TEST(Omgs, MergesWhereTheWaitIsShorterThanWhatIsSaved) {
   EXPECT_EQ(planned({{10, 4}, {20.875, 4}}), (Counts{2}));
   EXPECT_EQ(planned({{10, 4}, {21, 4}}), (Counts{1, 1}));
   EXPECT_EQ(planned({{0, 4}, {21, 4}, {20, 4}, {30, 4}}), (Counts{1, 2, 1}));
 }
 
-// Two compressors are two calls, merged or not.
+// Two compressors make two calls, whether merged or not.
 TEST(Omgs, OnlyACallOfTheSameCompressorIsSaved) {
   planning::ModelEntries entries = model_of({{10, 4}, {20.5, 4}});
   EXPECT_EQ(planned(entries), (Counts{2}));
@@ -85,16 +85,16 @@ TEST(Omgs, OnlyACallOfTheSameCompressorIsSaved) {
   EXPECT_EQ(planned(entries), (Counts{1, 1}));
 }
 
-// The first is sparsified from 10 to 16 and its message takes 20 + payload. The second waits for
-// it: backward goes on at 16, it is sparsified from 46 to 52. The third takes 30 - 1 more, which is
-// too much by 9, unless the link is busy for more than that: until after 61.
+// The first gradient is sparsified from 10 to 16, and its message takes 20 + payload. The second
+// waits for it: backward continues at 16, and the second is sparsified from 46 to 52. The third
+// takes 30 - 1 more, which is too much by 9, unless the link is busy for longer: until after 61.
 TEST(Omgs, ABusyLinkMakesWaitingFree) {
   EXPECT_EQ(planned({{10, 25}, {30, 4}, {30, 4}}), (Counts{1, 1, 1}));  // busy until 61
   EXPECT_EQ(planned({{10, 26}, {30, 4}, {30, 4}}), (Counts{1, 2}));
 }
 
-// As above, without the delay of the second by the first: sparsified from 40 to 46, so a link busy
-// until 56 would be enough.
+// As above, but the first does not delay the second: it is sparsified from 40 to 46, so a link that
+// is busy until 56 would be enough.
 TEST(Omgs, SparsificationDelaysBackward) {
   planning::ModelEntries entries = model_of({{10, 20}, {30, 4}, {30, 4}});  // busy until 56
   EXPECT_EQ(planned(entries), (Counts{1, 1, 1}));
@@ -106,15 +106,16 @@ TEST(Omgs, SparsificationDelaysBackward) {
   EXPECT_EQ(planned(entries), (Counts{1, 2}));  // busy until 56
 }
 
-// The group {0, 1} is sparsified at 10 + 10 + 11 = 31 and on the link until 31 + 20 + payloads; the
-// third from 31 + 40 to 77, the fourth would take 39 more, too much by 19.
+// The group {0, 1} is sparsified at 10 + 10 + 11 = 31 and uses the link until 31 + 20 + payloads.
+// The third is sparsified from 31 + 40 to 77. The fourth would take 39 more, which is too much by
+// 19.
 TEST(Omgs, AGroupIsSparsifiedAndSentAsOne) {
   EXPECT_EQ(planned({{10, 30}, {10, 15}, {40, 4}, {40, 4}}), (Counts{2, 1, 1}));  // busy until 96
   EXPECT_EQ(planned({{10, 30}, {10, 16}, {40, 4}, {40, 4}}), (Counts{2, 2}));
 }
 
-// The second and third are merged: sparsified from 16 + 30 + 5 to 62. The fourth would take 29
-// more, too much by 9 unless the first keeps the link busy until after 71.
+// The second and third are merged and sparsified from 16 + 30 + 5 to 62. The fourth would take 29
+// more, which is too much by 9 unless the first keeps the link busy until after 71.
 TEST(Omgs, AGroupTakesTheBackwardOfAllItsGradients) {
   EXPECT_EQ(planned({{10, 35}, {30, 4}, {5, 4}, {30, 4}}), (Counts{1, 2, 1}));
   EXPECT_EQ(planned({{10, 36}, {30, 4}, {5, 4}, {30, 4}}), (Counts{1, 3}));
@@ -139,11 +140,11 @@ struct Published {
   double s_per_byte;
 };
 
-// As printed; 6 and 12 lie half-way between rows, 1 and 40 beyond.
+// As printed. 6 and 12 lie half-way between rows, 1 and 40 beyond the rows.
 constexpr Published kRelease[] = {{2, 1.6e-3, 1.0e-8},  {4, 2.7e-3, 1.3e-8}, {8, 4.0e-3, 1.5e-8},
                                   {16, 1.1e-2, 1.7e-8}, {1, 1.6e-3, 1.0e-8}, {40, 1.1e-2, 1.7e-8},
                                   {6, 3.35e-3, 1.4e-8}, {12, 7.5e-3, 1.6e-8}};
-// The fork's, below 1 MiB and from there on.
+// The lines of the fork, below 1 MiB and from 1 MiB on.
 constexpr Published kForkSmall[] = {{2, 1.6e-3, 1.0e-8},  {8, 4.0e-3, 1.5e-8},
                                     {16, 1.7e-3, 1.7e-8}, {40, 1.7e-3, 1.7e-8},
                                     {6, 3.35e-3, 1.4e-8}, {12, 2.85e-3, 1.6e-8}};
@@ -171,8 +172,8 @@ OptionSettings with(OptionSettings settings, const OptionSettings& more) {
 const OptionSettings kFreeSelection = {{"selection_s", 0.0}, {"density", 1.0}};
 const OptionSettings kFork = {{"table", "fork"}};
 
-// The plans of the release, which an oracle from its equations found (tests/oracle/planners.py) and
-// the release's own planner, run on these sizes, gave as well.
+// The plans of the release. An oracle from its equations (tests/oracle/planners.py) found them, and
+// the release's own planner gave them for these sizes too.
 TEST(OmgsPublished, ModelsGetThePlansOfTheRelease) {
   const auto plan = [](const Counts& sizes, uint32_t ranks, double backward_s, double density) {
     return published(sizes, ranks, backward_s, {{"density", density}});
@@ -198,16 +199,16 @@ TEST(OmgsPublished, TheForksTableGivesItsPlans) {
   EXPECT_EQ(plan(vgg16(), 2, 0.015517, 0.01), (Counts{3, 55}));
 }
 
-// As the release does, which never tests these two; the first is a message of its own in its model,
-// and here so small that it delays nothing.
+// As in the release, which never tests these two. In its model the first is a separate message, and
+// here it is so small that it delays nothing.
 TEST(OmgsPublished, TheFirstTwoGoTogetherWhateverThatCosts) {
   EXPECT_EQ(published({1000, 1000}, 2, 1e6), (Counts{2}));
   EXPECT_EQ(published({1000, 1000, 1000}, 2, 1e6), (Counts{2, 1}));
   EXPECT_EQ(published({1000}, 2, 1e6), (Counts{1}));
 }
 
-// Of two equal gradients behind the first the second is ready half a backward later, and merging
-// saves the start-ups of two messages, one for values and one for indices.
+// The second of two equal gradients after the first is ready half a backward later. Merging saves
+// the start-ups of two messages, one for values and one for indices.
 TEST(OmgsPublished, StartUpsAreThoseOfTheTable) {
   const auto expect_turn = [](const Published& line, uint64_t elements, const OptionSettings& of) {
     SCOPED_TRACE(testing::Message() << line.ranks << " ranks, " << elements << " elements");
@@ -222,9 +223,9 @@ TEST(OmgsPublished, StartUpsAreThoseOfTheTable) {
   for (const Published& line : kForkLarge) expect_turn(line, 1 << 20, with(kFreeSelection, kFork));
 }
 
-// Among two ranks 2^17 entries each are 1 MiB. Two such messages save a start-up of 4.4 ms twice,
-// half of the backward time to the second is more; two just below it go by the slower bytes of the
-// small table, and save 15 ms by going together as a large one.
+// With two ranks 2^17 entries each are 1 MiB. Two such messages save a start-up of 4.4 ms twice,
+// and half of the backward time to the second is more. Two messages just below 1 MiB use the slower
+// bytes of the small table, and save 15 ms if they are merged into a large message.
 TEST(OmgsPublished, AMessageIsLargeFromOneMebibyteOnInTheFork) {
   constexpr uint64_t kEdge = 1 << 17;
   const OptionSettings fork = with(kFreeSelection, kFork);
@@ -233,8 +234,8 @@ TEST(OmgsPublished, AMessageIsLargeFromOneMebibyteOnInTheFork) {
   EXPECT_EQ(published({1, kEdge - 1, kEdge - 1}, 2, 0.025, kFreeSelection), (Counts{2, 1}));
 }
 
-// Without start-ups a gradient only joins messages that have to wait for the link: the fourth is
-// ready a sixth of backward after the second, whose two messages carry all ranks' entries.
+// Without start-ups a gradient joins only messages that must wait for the link. The fourth gradient
+// is ready a sixth of backward after the second, whose two messages carry the entries of all ranks.
 TEST(OmgsPublished, SpeedsAreThoseOfTheTable) {
   const auto expect_turn = [&](const Published& line, uint64_t elements, const OptionSettings& of) {
     SCOPED_TRACE(testing::Message() << line.ranks << " ranks, " << elements << " elements");
@@ -251,8 +252,8 @@ TEST(OmgsPublished, SpeedsAreThoseOfTheTable) {
   for (const Published& line : kForkLarge) expect_turn(line, 1 << 20, kFork);
 }
 
-// Selecting among 2^21 entries takes 2^21 s longer than twice among 2^20; merging saves two
-// start-ups.
+// One selection from 2^21 entries takes 2^21 s longer than two selections from 2^20. Merging saves
+// two start-ups.
 TEST(OmgsPublished, SelectionGrowsFasterThanTheGradient) {
   const double turn = 2.18896957e-10 * (1 << 20);
   const std::vector<uint64_t> sizes = {1, 1 << 20, 1 << 20};

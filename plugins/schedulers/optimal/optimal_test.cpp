@@ -1,5 +1,5 @@
-// The cut that exposes least, against every cut of few gradients, and random cuts of more
-// gradients.
+// The cut that exposes least, compared with every cut of few gradients and with random cuts of
+// more.
 #include <support/scheduling.hpp>
 
 #include <gmock/gmock.h>
@@ -140,7 +140,7 @@ TEST(Optimal, NoCutExposesLessOnRouteSplit) {
   expect_the_least_of_all_cuts(PENSTOCK_ROUTE_SPLIT, 3000, 8);
 }
 
-// Times run backwards if clocks jitter. Searches do not allow this, so all cuts are tried.
+// Times can run backwards if clocks jitter. The search does not allow this, so all cuts are tried.
 TEST(Optimal, NoCutExposesLessWhereTimesRunBackwards) {
   RandomModels random(9);
   const SchedulerInstance scheduler = make_scheduler(PENSTOCK_PLUGIN_FILE);
@@ -223,7 +223,7 @@ TEST(Optimal, OnRouteSplitAllReduceScattersComeFirstThenTheAllGathersInReverse) 
 
 // ---- The explanation ----
 
-// `n` gradients, one each 10 us, of 10 us on a link that takes 5 to start.
+// `n` gradients, one every 10 us. Each takes 10 us on a link with a start-up of 5 us.
 planning::ModelEntries steady(uint64_t n) {
   planning::ModelEntries entries;
   for (uint64_t i = 0; i < n; ++i) {
@@ -243,7 +243,8 @@ std::string explanation_of(const planning::ModelEntries& entries) {
   return plan.explanation.at(0);
 }
 
-// One, one and two: on the link from 10 to 25, to 40, and from 40, when the last is ready, to 65.
+// One, one and two gradients: on the link from 10 to 25, from 25 to 40, and from 40, when the last
+// is ready, to 65.
 TEST(Optimal, SaysThatNoCutExposesLessWhereThatIsProven) {
   EXPECT_EQ(explanation_of(steady(4)),
             "optimal: phase 0: gradients per bucket 1, 1, 2; forecast: 25 us exposed after "

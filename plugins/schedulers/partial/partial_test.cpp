@@ -9,8 +9,8 @@ namespace {
 
 using Choices = std::vector<uint32_t>;
 
-// A gradient that is compressed to `sparse_bytes`, or stays dense. Encoding takes 40 us a call and
-// 0.5 us an element, dense nothing.
+// A gradient that is compressed to `sparse_bytes` or stays dense. Encoding takes 40 us per call and
+// 0.5 us per element, and nothing if dense.
 planning::GradientEntry choosable(uint64_t numel, uint64_t sparse_bytes) {
   planning::GradientEntry gradient = planning::dense_gradient("g", numel, 1);
   planning::CandidateEntry dense = gradient.candidates[0];
@@ -61,15 +61,16 @@ TEST(Partial, RefusesAbsurdModels) {
   expect_absurd_models_are_refused(PENSTOCK_PLUGIN_FILE);
 }
 
-// Compressed the second takes 40 + 100 to encode and 10 + 64 to send; dense 10 + 800. The first
-// adds 2 + 8 compressed, and 10 + 16 dense: a message of its own kind.
+// Compressed, the second gradient takes 40 + 100 to encode and 10 + 64 to send, and dense 10 + 800.
+// The first adds 2 + 8 if compressed, and 10 + 16 if dense, because it is a message of another
+// kind.
 TEST(Partial, CompressesAllWhereThatIsSooner) {
   const auto entries = model_of({choosable(4, 8), choosable(200, 64)});
   EXPECT_EQ(choices_of(planned(entries)), (Choices{0, 0}));
 }
 
-// Compressed the first adds 10 + 72; dense 10 + 80 - but there are three small gradients and only
-// one start-up: 3 * 82 against 10 + 240.
+// The first gradient adds 10 + 72 if compressed, and 10 + 80 if dense. But there are three small
+// gradients with only one start-up: 3 * 82 against 10 + 240.
 TEST(Partial, KeepsSmallGradientsDenseWhereCompressingThemCostsMore) {
   const auto entries =
       model_of({choosable(20, 80), choosable(20, 80), choosable(20, 80), choosable(2000, 400)});
@@ -90,7 +91,7 @@ TEST(Partial, EqualSizesGoTogether) {
       const auto [place, is_new] = of_size.try_emplace(gradients[i].shape[0], choices[i]);
       EXPECT_EQ(place->second, choices[i]);
     }
-    uint32_t last = 1;  // no gradient is dense that is larger than one that is compressed
+    uint32_t last = 1;  // no dense gradient is larger than a compressed one
     for (const auto& [size, choice] : of_size) {
       EXPECT_LE(choice, last);
       last = choice;
@@ -98,7 +99,7 @@ TEST(Partial, EqualSizesGoTogether) {
   }
 }
 
-// Encoding is so slow that all dense would be best; the compressed bucket would send 320 bytes.
+// Encoding is so slow that all dense would be best. The compressed bucket would send 320 bytes.
 TEST(Partial, DenseGradientsStayWithinWhatTheCompressedBucketWouldSend) {
   planning::ModelEntries entries =
       model_of({choosable(40, 64), choosable(50, 64), choosable(1000, 192)});

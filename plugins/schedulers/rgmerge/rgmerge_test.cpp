@@ -1,4 +1,4 @@
-// RGMerge: the best of all cuts, its explanation, and when a new plan is asked for.
+// RGMerge: the best of all cuts, its explanation, and the requests for new plans.
 #include <support/scheduling.hpp>
 
 #include <planning/cost.hpp>
@@ -12,8 +12,8 @@ namespace {
 
 using Counts = std::vector<uint64_t>;
 
-// `n` gradients of 25 elements, ready every 10 us, no cost of encoding; a link of `alpha` and 0.1
-// us per byte: 10 us for the bytes of one gradient.
+// `n` gradients of 25 elements, one every 10 us, without cost of encoding. The link has `alpha` and
+// 0.1 us per byte, so the bytes of one gradient take 10 us.
 planning::ModelEntries steady(uint64_t n, double alpha) {
   planning::ModelEntries entries;
   for (uint64_t i = 0; i < n; ++i)
@@ -54,25 +54,27 @@ TEST(Rgmerge, TakesEqualNumbersBeforeAnythingIsMeasured) {
 
 // ---- The planner ----
 
-// A message costs 10 for each gradient and nothing to start: each gradient is sent once it is
+// A message takes 10 per gradient and has no start-up. So each gradient is sent at once when it is
 // ready, and the last message ends 10 after backward. A larger last message takes longer.
 TEST(Rgmerge, SendsEachGradientAloneWhereStartingCostsNothing) {
   EXPECT_EQ(counts_of(planned(steady(6, 0))), (Counts{1, 1, 1, 1, 1, 1}));
 }
 
-// To start costs 1000: for every earlier message the link is busy long past the end of backward.
+// A start-up takes 1000, so any earlier message would keep the link busy long past the end of
+// backward.
 TEST(Rgmerge, SendsAllInOneWhereStartingCostsMoreThanBackward) {
   EXPECT_EQ(counts_of(planned(steady(6, 1000))), (Counts{6}));
 }
 
-// alpha 5: alone they take 15 each and the last ends at 70; two and two take 25 each, from 20
-// to 70. One, one and two: from 10 to 25, from 25 to 40, and from 40, when the last is ready,
-// to 65.
+// alpha 5: separate messages take 15 each, and the last ends at 70. Two and two take 25 each, from
+// 20 to 70. One, one and two: from 10 to 25, from 25 to 40, and from 40, when the last is ready, to
+// 65.
 TEST(Rgmerge, BalancesWaitingAgainstStarting) {
   EXPECT_EQ(counts_of(planned(steady(4, 5))), (Counts{1, 1, 2}));
 }
 
-// Gradients come slowly, then fast: while the first is sent, many come, and go together.
+// Gradients come slowly, then fast: many gradients become ready during the first message, and go
+// together.
 TEST(Rgmerge, TakesAsManyAsComeWhileTheBufferBeforeIsSent) {
   planning::ModelEntries entries = steady(9, 20);
   for (size_t i = 1; i < 9; ++i)
@@ -132,8 +134,9 @@ TEST(Rgmerge, NoCutEndsSooner) {
   }
 }
 
-// The link is free at 30 when the second is ready at 10 and encoded in 20: just in time, measured.
-// With caution it would be late, so the gradients that are ready by then are sent alone.
+// The link is free at 30. The second gradient is ready at 10 and encoded in 20, so it is just in
+// time by the measurement. Cautiously it counts as late, so the gradients that are ready are sent
+// alone.
 TEST(Rgmerge, DoesNotPlanOnEncodingBeingInTimeToTheMicrosecond) {
   planning::ModelEntries entries = steady(3, 1);
   entries.gradients[0].ready_us = 0;
@@ -217,7 +220,7 @@ TEST(Rgmerge, PlansAgainWhenTheExposedTimeHasLeftWhatWasExpectedForTwoLooks) {
   Observed observed;
   observed.plan(true);
   EXPECT_EQ(observed.look(30), kKeep);
-  EXPECT_EQ(observed.look(60), kKeep);  // once may be chance
+  EXPECT_EQ(observed.look(60), kKeep);  // once may be by chance
   EXPECT_EQ(observed.look(31), kKeep);
   EXPECT_EQ(observed.look(60), kKeep);
   EXPECT_EQ(observed.look(60), kNew);
@@ -251,7 +254,7 @@ TEST(Rgmerge, AbsurdMeasurementsChangeNothing) {
   Observed observed({{"replan_observations", 1}});
   observed.plan(true);
   EXPECT_EQ(observed.look(30), kKeep);
-  EXPECT_EQ(observed.look(std::nan("")), kNew);  // counts as nothing exposed
+  EXPECT_EQ(observed.look(std::nan("")), kNew);  // counts as no exposed time
   observed.plan(true);
   for (double value : {-1.0, 0.0, std::numeric_limits<double>::infinity()}) observed.look(value);
 }

@@ -39,7 +39,7 @@ TEST(SyncEa, EachPhaseHasOneBucketOfWhatItSends) {
   EXPECT_EQ(gradients_of(plan, 2), (Buckets{{2, 1}}));
 }
 
-// They may be neither joined nor sent before the others: all wait for the end of backward.
+// Given buckets may neither be joined nor sent early. They all wait for the end of backward.
 TEST(SyncEa, GivenBucketsStayWholeAndAloneAndWaitAsWell) {
   expect_given_buckets_stay_together(PENSTOCK_PLUGIN_FILE);
   planning::ModelEntries entries = awkward_model(4);

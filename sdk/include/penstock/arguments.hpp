@@ -27,10 +27,10 @@ bool tail_is_zero(const T* argument) noexcept {
 template <typename T>
 void refuse_unknown(const T* argument, const char* name) {
   if (tail_is_zero(argument)) return;
-  throw unimplemented("the host set a field of ", name, " beyond the ", sizeof(T),
-                      " bytes that this plugin knows from ABI ", PENSTOCK_ABI_MAJOR, ".",
-                      PENSTOCK_ABI_MINOR,
-                      "; rebuild the plugin with the host's headers, or leave out what needs it");
+  throw unimplemented(
+      "the host set a field of ", name, " beyond the ", sizeof(T),
+      " bytes that this plugin knows from ABI ", PENSTOCK_ABI_MAJOR, ".", PENSTOCK_ABI_MINOR,
+      "; rebuild the plugin with the host's headers, or do not call the part that needs it");
 }
 
 template <typename T>

@@ -92,7 +92,7 @@ class MemoryTable {
         need.publish(needs[i]);
         if (self.planned && need.n_scalars != self.n_scalars)
           throw internal("a memory asks for ", need.n_scalars, " scalars for one gradient and ",
-                         self.n_scalars, " for another; the number must be the same for all");
+                         self.n_scalars, " for another; all gradients must have an equal number");
         self.n_scalars = need.n_scalars;
         self.planned = true;
       }

@@ -107,7 +107,7 @@ std::optional<Fault> fault_in_array(const T* const* entries, uint64_t count, uin
     if (!PENSTOCK_HAS_FIELD(entries[i], T, flags) || size > kMostPublishedBytes) {
       const Place entry = place(field, i);
       return fault(entry.at("struct_size"), size,
-                   text(sizeof(T), ": the sizeof of whoever made it"));
+                   text(sizeof(T), ": the sizeof of the program that made it"));
     }
   }
   return std::nullopt;
@@ -144,7 +144,8 @@ inline std::optional<Fault> fault_in_states(const penstock_state_declaration* co
     if (auto found = fault_in_name(state.name, place.at("name"))) return found;
     for (uint64_t k = 0; k < i; ++k)
       if (view(states[k]->name) == view(state.name))
-        return fault(place.at("name"), text("'", view(state.name), "', as that of state ", k),
+        return fault(place.at("name"),
+                     text("'", view(state.name), "', which is already the name of state ", k),
                      "a name of its own");
     if (auto found = fault_in_dtype(state.dtype, place.at("dtype"))) return found;
     if (!checked_bytes(state.rows, state.cols, state.dtype))
@@ -204,7 +205,8 @@ inline std::optional<Fault> fault_in_round(const penstock_round& round, bool is_
     if (auto found = fault_in_section(*round.sections[s], round.combine, section)) return found;
     if (sums && round.sections[s]->dtype != round.sections[0]->dtype)
       return fault(section.at("dtype"), round.sections[s]->dtype,
-                   text(round.sections[0]->dtype, ": what is summed in one round has one dtype"));
+                   text(round.sections[0]->dtype,
+                        ": all sections of a round that is summed have one dtype"));
   }
   return std::nullopt;
 }
@@ -302,7 +304,8 @@ inline std::optional<Fault> fault_in(const penstock_memory_need& need, const pen
     if (need.states[i]->state_class != PENSTOCK_STATE_MASS) continue;
     const auto lacks = [&](const char* member) {
       return fault(Place{nullptr, "states", i}.at("state_class"), "mass (1)",
-                   text("another class, or a table with ", member, ": what is kept goes back"));
+                   text("another class, or a table with ", member,
+                        ": a memory that keeps gradients must be able to take them back"));
     };
     if (!(PENSTOCK_HAS_FIELD(&table, penstock_memory, give_back) && table.give_back != nullptr))
       return lacks("give_back");

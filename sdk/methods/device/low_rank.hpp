@@ -6,6 +6,7 @@
 #include <kernels/cuda/factor.hpp>
 #include <kernels/cuda/low_rank.hpp>
 #include <methods/device/summed.hpp>
+#include <methods/summed_values.hpp>
 
 #include <algorithm>
 
@@ -15,18 +16,21 @@ class Factors {
  public:
   using Shape = kernels::low_rank::Shape;
 
-  static uint64_t scratch_bytes(const Shape& shape) {
+  static uint64_t scratch_bytes(const Shape& shape, const SummedValues& values) {
     using namespace kernels::cuda::low_rank;
-    return factor_bytes(shape) + std::max({multiply_workspace_bytes(shape),
-                                           factor_workspace_bytes(shape.rows, shape.rank),
-                                           factor_workspace_bytes(shape.cols, shape.rank)});
+    return bytes_of_factors(shape, values) +
+           std::max({multiply_workspace_bytes(shape),
+                     factor_workspace_bytes(shape.rows, shape.rank),
+                     factor_workspace_bytes(shape.cols, shape.rank)});
   }
-  Factors(const Call& call, const Item& item, uint64_t rank)
+  Factors(const Call& call, const Item& item, uint64_t rank, const SummedValues& values)
       : shape{item.rows(), item.cols(), rank},
         call_(call),
         item_(item),
-        factor_(call.scratch<float>(factor_bytes(shape) / sizeof(float)).data()),
-        workspace_(workspace_of(call, factor_bytes(shape))) {}
+        values_(values),
+        factor_(call.scratch<float>(bytes_of_factors(shape, values) / sizeof(float)).data()),
+        widened_(factor_ + factor_bytes(shape) / sizeof(float)),
+        workspace_(workspace_of(call, bytes_of_factors(shape, values))) {}
 
   const Shape shape;
 
@@ -68,6 +72,33 @@ class Factors {
     return kernels::stream_of_step(numbers, call_.step->index);
   }
 
+  // ---- Factors on the wire ----
+
+  std::span<float> to_send(const PayloadWriter& payload, uint64_t entries) const {
+    return values_.narrow() ? std::span(widened_, entries) : payload.room<float>(0);
+  }
+  // The kernel that rounds leaves what rounding has lost, so the bits are widened again.
+  void send(std::span<float> sent, const PayloadWriter& payload) const {
+    if (!values_.narrow()) return;
+    const std::span<uint16_t> bits = payload.room<uint16_t>(0);
+    const kernels::Fold factor{PENSTOCK_FORM_NONE, 0,       0,       0,      nullptr,
+                               sent.data(),        nullptr, nullptr, nullptr};
+    const kernels::cuda::NarrowRequest request{factor, bits.data(), sent.size(), true};
+    queue("round a factor of", [&](void* stream) {
+      return kernels::cuda::take_narrow(values_.type(), {&request, 1},
+                                        values_.limit_among(call_.step->world), stream);
+    });
+    widen(bits.data(), sent);
+  }
+  std::span<const float> sum_of(const PayloadReader& payload, uint64_t entries) const {
+    if (payload.absent()) return {};
+    if (!values_.narrow()) return payload.section<float>(0, entries);
+    const std::span<float> sum(widened_, entries);
+    widen(payload.section<uint16_t>(0, entries).data(), sum);
+    return sum;
+  }
+  bool sends_what_it_multiplies() const { return !values_.narrow(); }
+
   // ---- Products with work ----
 
   void multiply(const float* q, float* p, const kernels::Fold* fold) const {
@@ -101,6 +132,15 @@ class Factors {
   static uint64_t factor_bytes(const Shape& shape) {  // a multiple of 64
     return (std::max(shape.rows, shape.cols) * shape.rank * sizeof(float) + 63) / 64 * 64;
   }
+  static uint64_t bytes_of_factors(const Shape& shape, const SummedValues& values) {
+    return (values.narrow() ? 2 : 1) * factor_bytes(shape);
+  }
+  void widen(const uint16_t* bits, std::span<float> factor) const {
+    const kernels::cuda::WidenRequest request{bits, factor.data(), factor.size()};
+    queue("widen a factor of", [&](void* stream) {
+      return kernels::cuda::widen_scaled(values_.type(), {&request, 1}, 1, stream);
+    });
+  }
   kernels::FactorSource source(uint64_t stream_of_numbers) const {
     return {call_.step->seed, item_.c().gradient, stream_of_numbers};
   }
@@ -112,7 +152,9 @@ class Factors {
 
   const Call& call_;
   const Item& item_;
-  float* const factor_;  // room for the longer factor
+  const SummedValues& values_;
+  float* const factor_;   // room for the longer factor
+  float* const widened_;  // as much room, if factors travel in 16 bits
   const kernels::cuda::Workspace workspace_;
 };
 

@@ -1,11 +1,11 @@
-// Compares the CUDA kernels with the CPU's, which are compared with plain loops elsewhere: many
-// kinds of input, sizes from nothing to more than 2^24, at once and replayed as a graph. A
-// difference ends its part, and those behind it go on. Prints "skipped: no CUDA device (reason)"
-// and ends well where there is none.
+// Compares the CUDA kernels with the CPU's kernels, which other tests compare with plain loops.
+// There are many kinds of input and sizes from nothing to more than 2^24, and calls run directly
+// and as a replayed graph. A difference ends its part, and the next parts still run. If there is no
+// device it prints "skipped: no CUDA device (reason)" and exits with 0.
 //
 //   kernels_cuda_check [--short] [--list] [PART]
 //
-// --list prints the names of the parts, without a device too.
+// --list prints the names of the parts, also if there is no device.
 #include "check.hpp"
 
 #include <algorithm>
@@ -17,10 +17,10 @@
 namespace penstock::kernels::cuda::check {
 namespace {
 
-// Of every graph; one in short runs.
+// replays of every graph; one in short runs
 int n_replays = 2;
 
-// Ends a part; what differs was said.
+// Thrown to end a part, after the difference was printed.
 struct Difference {};
 bool any_difference = false;
 
@@ -36,7 +36,7 @@ cudaStream_t stream() {
   return made;
 }
 
-// Everything that fills arrays goes over the default stream.
+// Arrays are filled on the default stream.
 void settle() {
   SUCCEED(cudaStreamSynchronize(nullptr));
 }
@@ -58,7 +58,7 @@ Bytes::Bytes(uint64_t bytes) : bytes_(bytes) {
   SUCCEED(cudaMemset(data_, kPattern, bytes + kGuard));
 }
 
-// What differs is said, and the part goes on to its end or to where it fails.
+// A difference is printed, and the part continues.
 Bytes::~Bytes() {
   try {
     std::vector<unsigned char> guard(kGuard);
@@ -193,12 +193,12 @@ Extent extent_of(bool is_short) {
   return extent;
 }
 
-// Whether it ended without a difference.
+// Whether the part ended without a difference.
 bool passes(const char* name, const std::function<void()>& run) {
   any_difference = false;
   try {
     run();
-  } catch (const Difference&) {  // it was said
+  } catch (const Difference&) {  // already printed
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     any_difference = true;
@@ -208,7 +208,7 @@ bool passes(const char* name, const std::function<void()>& run) {
   return !any_difference;
 }
 
-// Of all parts, or of the one that is named.
+// Runs every part, or only the part `only`.
 int check(const Extent& extent, const std::string& only) {
   bool all_pass = true, found = only.empty();
   if (only.empty() || only == "refusals") {

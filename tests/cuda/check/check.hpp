@@ -1,5 +1,5 @@
-// What the parts of the check share: arrays on the device, inputs of many kinds, and running a call
-// twice, at once and as a captured graph.
+// Shared by the parts of the check: arrays on the device, inputs of many kinds, and a function that
+// runs a call directly and twice as a captured graph.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -27,7 +27,7 @@ namespace penstock::kernels::cuda::check {
               ::penstock::kernels::cuda::check::describe(__VA_ARGS__)); \
   } while (0)
 
-// "name n k ..." of whatever was being checked.
+// "name n k ...", a description of the checked case.
 inline std::string describe() {
   return {};
 }
@@ -46,8 +46,8 @@ void require(cudaError_t error, const char* call, const char* file, int line);
   ::penstock::kernels::cuda::check::require(static_cast<cudaError_t>(call), #call, __FILE__, \
                                             __LINE__)
 
-// Device memory with a guard behind it, which must be as it was when the array goes. Filled with a
-// pattern until something is put in.
+// Device memory with a guard behind it. The guard must be unchanged at the destruction. The memory
+// contains a pattern until values are written.
 class Bytes {
  public:
   explicit Bytes(uint64_t bytes);
@@ -84,7 +84,7 @@ class Array {
   Bytes bytes_;
 };
 
-// A workspace of exactly the bytes asked for.
+// A workspace of exactly the requested size.
 class Scratch {
  public:
   explicit Scratch(uint64_t bytes) : bytes_(bytes), memory_(bytes) {}
@@ -96,8 +96,8 @@ class Scratch {
   Bytes memory_;
 };
 
-// prepare(), queue(stream), verify(); then the same with what was queued captured as a graph,
-// twice, so that nothing may rest on what the run before left behind.
+// Runs prepare(), queue(stream), verify(). Then it captures the queued work as a graph and runs the
+// graph twice, so that a run must not depend on values of the run before.
 void both_ways(const std::function<void()>& prepare, const std::function<int32_t(void*)>& queue,
                const std::function<void()>& verify);
 
@@ -108,20 +108,20 @@ struct Input {
 // Normal values.
 std::vector<float> normal(uint64_t n, uint64_t seed);
 
-// How far the check goes.
+// The extent of the check.
 struct Extent {
   std::vector<uint64_t> sizes;      // for everything
-  std::vector<uint64_t> few_sizes;  // for what has many variants
-  uint64_t all_kinds_up_to;         // larger sizes come with a few kinds of input only
-  uint64_t most_rows;               // of a matrix
+  std::vector<uint64_t> few_sizes;  // for parts with many variants
+  uint64_t all_kinds_up_to;         // larger sizes have only a few kinds of input
+  uint64_t most_rows;               // most rows of a matrix
 
   // Normal, Laplace, Student t with 3 degrees of freedom, constant, zeros of both signs, sparse,
-  // one spike, ascending, alternating, few values, subnormal; and, where `finite` is false, one
+  // one spike, ascending, alternating, few values, subnormal. If `finite` is false, also inputs
   // with NaN and infinities.
   std::vector<Input> inputs(uint64_t n, bool finite) const;
 };
 
-// The parts. The first difference ends a part, and no other.
+// The parts. A part ends at its first difference, and the next part still runs.
 void check_selection(const Extent& extent);
 void check_rows(const Extent& extent);
 void check_pairs(const Extent& extent);

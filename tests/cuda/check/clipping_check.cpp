@@ -1,5 +1,5 @@
-// Clipping: norms within the bound of a sum's other order, and what compensate leaves with the bits
-// of the CPU under the same norm.
+// Clipping. Norms differ from the CPU only by the bound for another order of a sum. With equal
+// norms, compensate gives the bits of the CPU.
 #include <penstock/memory.h>
 #include <kernels/cuda/clipping.hpp>
 #include <kernels/norm.hpp>
@@ -15,7 +15,7 @@ constexpr double kScale = 4;
 constexpr uint32_t kForms[] = {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_HEAVY_BALL,
                                PENSTOCK_FORM_NESTEROV};
 
-// reduce.hpp says how far two orders of a sum may be apart; a float's rounding comes on top.
+// reduce.hpp has the bound for two orders of a sum. The rounding to float is added.
 void check_norm(const Input& input) {
   const uint64_t n = input.x.size();
   const auto terms = static_cast<double>(n);
@@ -30,13 +30,13 @@ void check_norm(const Input& input) {
             },
             [&] {
               const float got = result.host()[0];
-              // A square may be beyond float32: infinite, here and there.
+              // A square may exceed float32. Then both results are infinite.
               REQUIRE(got == static_cast<float>(expected) || std::fabs(got - expected) <= most,
                       input.name, n, got, expected);
             });
 }
 
-// The arrays of a compensation on the device, and the same on the CPU.
+// The arrays of a compensation on the device, and their copies on the CPU.
 struct Compensation {
   Compensation(const std::vector<float>& grad, uint32_t form)
       : form(form),
@@ -82,7 +82,7 @@ void check_known_clip(const Input& input, uint32_t form) {
               [&] { of.require_as_clipped_by(clip, input.name); });
 }
 
-// Whole numbers, whose squares add up to the same in any order: the norm is the CPU's to the bit.
+// The squares of integers have one sum in every order, so the norm has the bits of the CPU.
 void check_clip_to_norm(uint64_t n, uint32_t form) {
   std::vector<float> whole(n);
   for (uint64_t i = 0; i < n; ++i) whole[i] = static_cast<float>(i * 7 % 31) - 15;

@@ -1,5 +1,5 @@
-// Codes of ranges, of the dynamic tree and of thresholds, and sums of coded payloads, against plain
-// loops over the arithmetic of one element, which the CPU's methods use as well.
+// Codes of ranges, of the dynamic tree and of thresholds, and sums of coded payloads. They are
+// compared with plain loops over the arithmetic of one element, which the CPU's methods use too.
 #include <kernels/cuda/coded_sum.hpp>
 #include <kernels/cuda/codes.hpp>
 #include <kernels/cuda/reduce.hpp>
@@ -19,7 +19,7 @@ namespace penstock::kernels::cuda::check {
 namespace {
 
 constexpr RandomKey kKey = random_key({1, 2, 3, 4});
-constexpr uint64_t kFirst = (uint64_t{1} << 32) - 512;  // 512 elements before other random words
+constexpr uint64_t kFirst = (uint64_t{1} << 32) - 512;  // 512 elements before the next words
 
 uint64_t run_of(uint64_t n, uint64_t run) {
   return run == 0 || run > n ? std::max<uint64_t>(1, n) : run;
@@ -28,7 +28,7 @@ uint64_t n_runs(uint64_t n, uint64_t run) {
   return (n + run_of(n, run) - 1) / run_of(n, run);
 }
 
-// The magnitude of -0 and 0 is one; a range may hold either.
+// -0 and 0 have one magnitude, so a range may begin with either.
 std::vector<ValueRange> ranges_of(const std::vector<float>& x, uint64_t run) {
   std::vector<ValueRange> ranges(n_runs(x.size(), run));
   for (uint64_t i = 0; i < x.size(); ++i) {
@@ -95,7 +95,7 @@ void check_range_codes(const Input& input, uint64_t run, uint32_t n_steps, bool 
             });
 }
 
-// By a full search, the smaller magnitude where two numbers are equally near.
+// By a full search. If two numbers are equally near, the smaller magnitude.
 uint8_t nearest_by_search(float ratio) {
   static const DynamicTree tree = make_dynamic_tree();
   int32_t best = kTreeZero;
@@ -152,14 +152,14 @@ void check_threshold(const Input& input, float threshold, bool take_out) {
             [&] {
               REQUIRE(sent.host()[0] == threshold, what);
               REQUIRE(same_bits(codes.host(), expected), what);
-              // Adding a zero of either sign to -0 differs; nobody asks which was added.
+              // -0 plus 0 differs from -0 plus -0. The kernel may add a zero of either sign.
               REQUIRE(x.host() == rest, what);
             });
 }
 
 // ---- Sums ----
 
-// Senders of random codes, with their numbers.
+// Senders of random codes, with numbers for the codes.
 template <typename Number>
 struct Senders {
   Senders(uint64_t n, uint64_t run, unsigned bits, uint64_t count,
@@ -184,7 +184,7 @@ struct Senders {
   std::vector<CodeSender> all;
 };
 
-// value(code, number) in a plain loop, beside run(senders, sum, stream).
+// Compares run(senders, sum, stream) with value(code, number) in a plain loop.
 template <typename Number, typename Value, typename Run>
 void check_sum(const Senders<Number>& senders, uint64_t n, uint64_t run, const std::string& what,
                const Value& value, const Run& run_it) {

@@ -1,4 +1,4 @@
-// Dense values: sent as they are or rounded to 16 bits, and received.
+// Dense values: sent uncompressed or rounded to 16 bits, and received.
 #include <penstock/memory.h>
 #include <kernels/convert.hpp>
 #include <kernels/cuda/dense.hpp>
@@ -34,8 +34,8 @@ Fold as_it_is(float* work) {
   return {PENSTOCK_FORM_NONE, 0, 0, 0, nullptr, work, nullptr};
 }
 
-// Several arrays at once, of any sizes, more than a launch takes, each compensated by another form
-// or left as it is, and every sixth keeps nothing.
+// Several arrays at once, of any sizes, more than a launch takes. Each has another form of
+// compensate or none, and every sixth array keeps nothing.
 void check_many_casts(const Cast& cast) {
   constexpr uint64_t kArrays = 130;
   constexpr float kLimit = 2;

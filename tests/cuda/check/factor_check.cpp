@@ -1,5 +1,5 @@
-// Factors that are kept from step to step: the device decides as the CPU does whether to draw, to
-// keep, to renew, and what comes out is near the CPU's; equal bits in every run.
+// Factors that are kept between steps. The device draws, keeps or renews exactly as the CPU does.
+// The factors are near the CPU's factors, and every run gives equal bits.
 #include <kernels/cuda/factor.hpp>
 #include <kernels/cuda/low_rank.hpp>
 #include "check.hpp"
@@ -13,8 +13,8 @@ namespace {
 using Floats = std::vector<float>;
 
 constexpr FactorSource kSource{5, 6, 7};
-// Columns are orthonormal within 1e-5 on either side; of well-conditioned ones, which random
-// numbers are, entries lie as near to each other.
+// Columns are orthonormal within 1e-5 in both places. Random factors are well-conditioned, so the
+// entries differ by about as much.
 constexpr double kNear = 2e-5;
 
 struct Size {
@@ -49,8 +49,8 @@ Floats renewed_on_cpu(Floats factor, const Size& size) {
   return factor;
 }
 
-// What queue(factor, workspace, stream) makes of `before` is near `expected`, or, where `exact`,
-// has its bits.
+// The result of queue(factor, workspace, stream) on `before` is near `expected`. With `exact` the
+// bits are equal.
 template <typename Queue>
 void check_factor(const std::string& what, const Size& size, const Floats& before,
                   const Floats& expected, bool exact, const Queue& queue) {
@@ -89,7 +89,7 @@ void check_drawing(const Size& size) {
   check_use("first use", unused, drawn, false);
   check_use("use of what is kept", kept, kept, true);
   if (n == 0) return;
-  unused.back() = 1e-45f;  // one entry, and the last, is enough
+  unused.back() = 1e-45f;  // one entry is enough, here the last
   check_use("use of one entry", unused, unused, true);
 }
 
@@ -107,7 +107,7 @@ void check_keeping(const Size& size) {
   const Floats sum = normal(n, 5);
   check_keep("kept", sum, renewed_on_cpu(sum, size), false);
   check_keep("a sum of zeros", Floats(n, -0.0f), state, true);
-  Floats dead = sum;  // in every other column, and one that is not finite
+  Floats dead = sum;  // zeros in every second column, and a NaN
   for (uint64_t e = 0; e < n; ++e)
     if (e % size.rank % 2 == 1) dead[e] = 0;
   if (n > 0) dead[0] = std::nanf("");

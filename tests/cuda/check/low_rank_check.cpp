@@ -1,5 +1,5 @@
-// Low-rank products: sums against exact ones, with the bound that low_rank.hpp gives, and with
-// equal bits from run to run; what is done entry by entry against the CPU's bits.
+// Low-rank products. Sums are compared with exact sums, within the bound of low_rank.hpp, and every
+// run gives equal bits. Operations on single entries have the CPU's bits.
 #include <penstock/memory.h>
 #include <kernels/cuda/low_rank.hpp>
 #include "check.hpp"
@@ -15,7 +15,7 @@ using Floats = std::vector<float>;
 
 constexpr CodePath kPath = CodePath::kPortable;
 
-// The same result in every run, or in none.
+// Checks that the result has equal bits in every run.
 class Repeated {
  public:
   void require_same(const Floats& got, const std::string& what) {
@@ -54,7 +54,7 @@ void require_near(const Floats& got, const Exact& exact, uint64_t terms, const s
             got[e], exact.sums[e]);
 }
 
-// One product, the matrix compensated in its sweep where `form` is one.
+// One product. With `form` the product also compensates the matrix.
 void check_product(const Shape& s, bool transposed, uint32_t form) {
   const std::string what = describe(transposed ? "transposed" : "", s.rows, s.cols, s.rank, form);
   const uint64_t n = s.rows * s.cols;
@@ -107,7 +107,7 @@ class HostScratch {
   Floats memory_;
 };
 
-// Factors with zeros of both signs, whose products and sums keep or lose their sign.
+// Factors with zeros of both signs. Their products and sums keep or lose the sign.
 Floats with_zeros(Floats values) {
   for (uint64_t e = 0; e < values.size(); e += 3) values[e] = e % 2 == 0 ? 0.0f : -0.0f;
   return values;
@@ -145,8 +145,9 @@ void check_shape(const Shape& s, const std::vector<uint32_t>& forms) {
 }  // namespace
 
 void check_low_rank(const Extent& extent) {
-  // Nothing, single rows and columns, broken tiles and stages, all widths of a kernel, factors of
-  // more columns than one sweep takes, sums that are cut into segments along either dimension.
+  // Empty matrices, single rows and columns, broken tiles and stages, all widths of a kernel,
+  // factors with more columns than one sweep takes, and sums that are cut into segments in either
+  // dimension.
   const Shape shapes[] = {{0, 5, 1},     {5, 0, 2},    {1, 1, 1},    {1, 33, 3},    {33, 1, 1},
                           {17, 130, 2},  {37, 150, 4}, {70, 129, 7}, {19, 257, 12}, {40, 70, 32},
                           {33, 131, 33}, {9, 40, 256}, {3, 600, 4},  {600, 3, 4},   {35, 520, 2},

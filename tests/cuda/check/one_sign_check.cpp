@@ -1,4 +1,4 @@
-// Entries of one sign as positions and one mean: magnitudes, means, and what payloads add up to.
+// Entries of one sign, sent as positions and one mean: magnitudes, means, and sums of payloads.
 #include <kernels/cuda/one_sign.hpp>
 #include <kernels/cuda/sparse_sum.hpp>
 #include "check.hpp"
@@ -21,7 +21,7 @@ void check_magnitudes(const Input& input, bool negative) {
       [&] { REQUIRE(same_bits(magnitudes.host(), expected), input.name, n, negative ? 1 : 0); });
 }
 
-// Of `count` of the chosen entries; behind them stands what is no index.
+// The mean of the first `count` chosen entries. Beyond `count` there are invalid indices.
 void check_mean(uint64_t n, uint64_t count, bool negative, bool taken) {
   const std::vector<float> before = normal(n, 3);
   std::vector<uint32_t> chosen(n, 0xffffffffu);
@@ -48,7 +48,7 @@ void check_mean(uint64_t n, uint64_t count, bool negative, bool taken) {
             });
 }
 
-// Senders with one value each, one of them with no entry.
+// Senders with one value each. One sender has no entry.
 void check_sum_of_means(uint64_t n) {
   std::deque<Array<uint32_t>> indices;
   std::deque<Array<float>> means;

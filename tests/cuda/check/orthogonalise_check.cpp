@@ -1,5 +1,6 @@
-// Orthogonalisation: what comes out is orthonormal and spans in order what came in, whichever of
-// the device's steps had work; the same columns are zero as on the CPU; equal bits in every run.
+// Orthogonalisation. The result is orthonormal, and its first columns span the first columns of the
+// input, for all cases of the device's steps. Columns are zero exactly if they are zero on the CPU.
+// Every run gives equal bits.
 #include <kernels/cuda/low_rank.hpp>
 #include "check.hpp"
 
@@ -12,7 +13,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// A factor by columns, in double.
+// A factor, column by column, in double.
 struct Columns {
   Columns(const Floats& p, uint64_t rows_, uint64_t rank_)
       : rows(rows_), rank(rank_), values(p.size()) {
@@ -40,7 +41,8 @@ void require_orthonormal(Columns& q, double most, const std::string& what) {
     }
 }
 
-// Column j of p is a sum of the first j + 1 columns of q, the last of them with a positive weight.
+// Column j of p must be a sum of the first j + 1 columns of q, and column j must have a positive
+// weight.
 void require_same_span(Columns& p, Columns& q, const std::string& what) {
   double longest = 0;
   for (uint64_t j = 0; j < p.rank; ++j) {
@@ -69,7 +71,7 @@ Floats on_cpu(Floats p, uint64_t rows, uint64_t rank, uint64_t& zero_columns) {
   return p;
 }
 
-// `most` is what lengths and products of columns may be off by.
+// `most` is the largest error of lengths and products of columns.
 void check_case(const char* name, const Floats& p, uint64_t rows, uint64_t rank, double most) {
   const std::string what = describe(name, rows, rank);
   uint64_t expected_zeros = 0;
@@ -95,7 +97,7 @@ void check_case(const char* name, const Floats& p, uint64_t rows, uint64_t rank,
   require_same_span(before, q, what);
 }
 
-// Columns that share all but `apart` of themselves.
+// Columns that are equal up to a share of `apart`.
 Floats nearly_dependent(uint64_t rows, uint64_t rank, float apart) {
   const Floats common = normal(rows, 5);
   Floats p = normal(rows * rank, 6);
@@ -104,7 +106,7 @@ Floats nearly_dependent(uint64_t rows, uint64_t rank, float apart) {
   return p;
 }
 
-// `value(i, j, entry)` of normal entries.
+// `value(i, j, entry)`, for normal entries.
 template <typename Value>
 Floats changed(uint64_t rows, uint64_t rank, Value&& value) {
   Floats p = normal(rows * rank, 8);
@@ -112,7 +114,7 @@ Floats changed(uint64_t rows, uint64_t rank, Value&& value) {
   return p;
 }
 
-// Gram-Schmidt has work: the rules for columns that are zeros, dependent or not finite.
+// The rules of Gram-Schmidt for columns that are zero, dependent or not finite.
 void check_awkward() {
   const uint64_t rows = 300, rank = 5;
   const auto check = [&](const char* name, const Floats& p) {
@@ -157,7 +159,7 @@ void check_orthogonalise(const Extent& extent) {
   } shapes[] = {{0, 3}, {1, 1}, {5, 2}, {1000, 1}, {1000, 4}, {300, 33}, {270, 60}};
   for (const auto& [rows, rank] : shapes)
     check_case("normal", normal(rows * rank, 1), rows, rank, 2e-7);
-  // Without the second pass products would be off by more.
+  // Without the second pass the products would be less exact.
   for (const float apart : {1.2e-5f, 2e-5f, 1e-3f, 0.1f})
     check_case("nearly dependent", nearly_dependent(1500, 8, apart), 1500, 8, 1e-7);
   check_awkward();

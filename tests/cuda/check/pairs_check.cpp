@@ -1,4 +1,4 @@
-// Pairs: a selection near a wanted number, values in every type, and their sums.
+// Pairs: a selection near a wanted number, values of every type, and their sums.
 #include <kernels/cuda/select.hpp>
 #include <kernels/cuda/sparse_sum.hpp>
 #include <kernels/cuda/sparse_values.hpp>
@@ -88,7 +88,7 @@ void check_near(const Input& input, float limit, bool taken, const Band& band,
 
 // ---- Values ----
 
-// Of every third entry; the device knows the count, and there is room for more.
+// Sends every third entry. The device knows the count, and the capacity is larger.
 void check_send(const Input& input, ValueType type, bool taken, bool counted) {
   const uint64_t n = input.x.size();
   const std::string what = describe(input.name, n, width_of(type), taken, counted);

@@ -1,4 +1,4 @@
-// Arguments that break a contract are refused before anything is queued.
+// Arguments that break a contract are refused before work is queued.
 #include <penstock/memory.h>
 #include <kernels/cuda/clipping.hpp>
 #include <kernels/cuda/loading.hpp>

@@ -1,5 +1,5 @@
-// Results of a device and of the CPU are compared to the bit, but for NaN: a GPU gives the one NaN
-// 0x7fffffff for all its arithmetic, where this processor keeps what it was given.
+// Compares results of a device and of the CPU to the bit, except NaN. A GPU returns the NaN
+// 0x7fffffff from all arithmetic, but this processor keeps the NaN of the operand.
 #pragma once
 
 #include <bit>
@@ -10,14 +10,14 @@
 
 namespace penstock::kernels::cuda::check {
 
-// What 16 bits mean. The exponent is full where they are a NaN or infinite.
+// The types of 16 bits. The value is the mask of the exponent, which is full in a NaN or infinity.
 enum class Half : uint16_t { kFloat16 = 0x7c00, kBfloat16 = 0x7f80 };
 
 inline bool is_nan(uint16_t bits, Half half) {
   return (bits & 0x7fffu) > static_cast<uint16_t>(half);
 }
 
-// Floats by their bits, or because both are NaN; all else by its bits.
+// Floats are equal if their bits are equal or both are NaN. Other types are compared by their bits.
 template <typename T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   if (a.size() != b.size()) return false;
@@ -31,7 +31,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return false;
 }
 
-// Floats of 16 bits, likewise.
+// The comparison for floats of 16 bits.
 inline bool same_bits(const std::vector<uint16_t>& a, const std::vector<uint16_t>& b, Half half) {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i)
@@ -39,8 +39,8 @@ inline bool same_bits(const std::vector<uint16_t>& a, const std::vector<uint16_t
   return true;
 }
 
-// `x` with other NaNs: those of a GPU, and in turn one that signals and one below zero. What a
-// kernel makes of an array must not follow from which NaN it holds.
+// `x` with other NaNs, by turns: a GPU's NaN, a signalling NaN and a negative NaN. The result of a
+// kernel must not depend on the NaN in an array.
 inline std::vector<float> with_other_nans(std::vector<float> x) {
   constexpr uint32_t kOthers[] = {0x7fffffffu, 0x7f800001u, 0xffc00000u};
   uint32_t turn = 0;

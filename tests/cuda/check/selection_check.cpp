@@ -1,4 +1,4 @@
-// Selection: the k largest, all above a threshold, with and without a fold, the k-th magnitude.
+// Selection: the k largest, all above a threshold, with and without a fold, and the k-th magnitude.
 #include <penstock/memory.h>
 #include <kernels/cuda/rows.hpp>
 #include <kernels/cuda/select.hpp>
@@ -26,7 +26,7 @@ class HostScratch {
   std::vector<char> memory_;
 };
 
-// What a selection leaves behind.
+// The result of a selection and the arrays after it.
 struct Outcome {
   std::vector<uint32_t> indices;
   std::vector<float> values;
@@ -168,7 +168,7 @@ void check_folds(uint64_t n) {
                  "fold");
 }
 
-// Arrays that begin between multiples of 16 bytes, where no wide load may reach.
+// Arrays that begin between multiples of 16 bytes, so that wide loads must not read before them.
 void check_between(uint64_t n) {
   const uint64_t k = n / 100;
   const std::vector<float> grad = normal(n, n), before = normal(n, n + 1);
@@ -238,7 +238,7 @@ void check_rows_of(const Input& input, uint64_t rows, uint64_t width, uint64_t k
             });
 }
 
-// Columns of matrices: rows of what is turned, whose positions are then put in order.
+// Columns of matrices. On the CPU they are rows of the transposed matrix, with sorted positions.
 void check_lanes_of(const Input& input, const Lanes& shape, uint64_t k) {
   const uint64_t rows = shape.blocks * shape.lanes;
   const std::string what = describe(input.name, shape.blocks, shape.length, shape.lanes, k);

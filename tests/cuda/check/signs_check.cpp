@@ -1,4 +1,4 @@
-// Signs: planes and lists, what they stand for, votes of few and many, sums with values; and the
+// Signs: bit planes and lists, their values, votes of few and many ranks, sums with values, and the
 // averages whose signs Signum sends.
 #include <penstock/memory.h>
 #include <kernels/cuda/average.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr CodePath kPath = CodePath::kPortable;
 
-// What a payload of signs holds, on either side.
+// The content of a payload of signs, on the device or the CPU.
 struct Packed {
   std::vector<uint64_t> negative, nonzero;
   std::vector<uint32_t> zeros;
@@ -34,7 +34,7 @@ Packed packed_on_host(const std::vector<float>& x, uint64_t capacity) {
   return packed;
 }
 
-// Room for the signs of n elements on the device.
+// Memory for the signs of n elements on the device.
 class Room {
  public:
   Room(uint64_t n, uint64_t capacity)
@@ -76,7 +76,7 @@ void check_pack(const Input& input, uint64_t capacity) {
       [&] { REQUIRE(room.packed() == expected, input.name, n, capacity); });
 }
 
-// Gradients that are the opposite of work give zeros.
+// If gradients are the opposite of `work`, the result is zeros.
 void check_folded_pack(uint64_t n, uint32_t form) {
   const std::vector<float> work = normal(n, 11), momentum = normal(n, 13);
   std::vector<float> grad = normal(n, 12);
@@ -112,7 +112,7 @@ void check_take_out(const Input& input) {
             [&] { REQUIRE(same_bits(x.host(), expected), input.name, n); });
 }
 
-// In each run another number goes.
+// Each run subtracts another number.
 void check_take_out_in_runs(const Input& input, SignRuns runs) {
   const uint64_t n = input.x.size();
   std::vector<float> expected = input.x, numbers;
@@ -146,7 +146,8 @@ void check_means() {
         [&] { REQUIRE(number.host()[0] == (n == 3 ? 1.0f / 3 : 1.0f), "mean magnitude", n); });
 }
 
-// Signs of several ranks on both sides; the r-th names its zeros by a list, a plane, or has none.
+// Signs of several ranks, on the device and the host. The zeros of rank r are a list, a plane, or
+// absent.
 class Senders {
  public:
   Senders(uint64_t n, uint64_t count, bool mirrored = false) : mirrored_(mirrored) {
@@ -221,7 +222,7 @@ std::vector<Signs> without_values(const std::vector<ValuedSigns>& senders) {
   return signs;
 }
 
-// Calls queue(a few of all, first, last) until one fails, as a caller with many senders does.
+// Calls queue(some senders, first, last) until it fails, as a caller with many senders does.
 template <typename Sender, typename Queue>
 int32_t in_parts(const std::vector<Sender>& all, Queue&& queue) {
   const std::span<const Sender> senders(all);

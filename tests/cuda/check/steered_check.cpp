@@ -1,4 +1,4 @@
-// Thresholds from laws that are fitted on the device, and what a gradient learns of them.
+// Thresholds from laws that are fitted on the device, and the corrections that a gradient learns.
 #include <kernels/cuda/steering.hpp>
 #include <kernels/select.hpp>
 #include "check.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr CodePath kPath = CodePath::kPortable;
 
-// ---- Steering: a step that estimates, one that reuses, one that misses ----
+// ---- Steering: a step that estimates, a step that reuses, a step that misses ----
 
 struct Steered {
   float threshold;
@@ -70,11 +70,11 @@ void check_steering() {
   REQUIRE(step.count >= 900 && step.count <= 1100, "near the wanted number", step.count);
   REQUIRE(step.state[1] == 1, "an estimate of this step");
   near(step.state[2], 2 * step.state[0] / step.threshold, "a correction");
-  // The next step has it from the state, in true units.
+  // The next step takes the threshold from the state, in the units of the gradient.
   const Steered next = step_of(normal_law, rules, x, step.state);
   near(next.threshold, 2 * step.state[0], "a threshold that is reused");
   REQUIRE(next.state[1] == 2 && next.state[2] == step.state[2], "nothing is learned");
-  // One that far too few reach is no threshold, and is learned from.
+  // If far too few entries reach the estimate, the step uses no threshold and corrects its state.
   const Steered missed = step_of(normal_law, rules, x, {0, 0, 10});
   REQUIRE(missed.count == 1000 && missed.state[1] == 3, "exactly the wanted number", missed.count);
   for (const SteeringLaw::Kind kind : {SteeringLaw::kBisection, SteeringLaw::kTrimmed}) {
@@ -91,7 +91,7 @@ void check_steering() {
 
 // ---- Fits in stages ----
 
-constexpr double kUnit = 2;  // of x, over what is learned
+constexpr double kUnit = 2;  // unit of x, relative to the state
 
 SteeringRules rules_of(uint64_t k, float reuse_period = 1) {
   return {{k, k - k / 10, k + k / 10}, 1, kUnit, reuse_period};
@@ -137,8 +137,8 @@ void check_fit(const StagedRule& rule, const Input& input, const std::vector<flo
             });
 }
 
-// Where magnitudes are all but equal, a gamma law rests on what is left of logarithms that the CPU
-// knows to 1e-7.
+// If magnitudes are nearly equal, a gamma law depends on differences of logarithms, which the CPU
+// computes only to 1e-7.
 bool fits_gamma(const std::string& name) {
   return name == "normal" || name == "laplace" || name == "student" || name == "zeros";
 }
@@ -158,7 +158,7 @@ void check_fits(const Extent& extent) {
   }
 }
 
-// Steps in which stages are added: a normal law has lighter tails than the exponential one.
+// Steps that add stages, because a normal law has lighter tails than the exponential law.
 void check_adapted_stages() {
   constexpr uint64_t k = 500;
   const StagedRule rule{TailLaw::kExponential, 0, 8, 0.005, 0.25};
@@ -179,7 +179,7 @@ void check_adapted_stages() {
   REQUIRE(state[2 + StagedRule::kStages] >= 3, "stages are added", state[2 + StagedRule::kStages]);
 }
 
-// Looks that are not wanted read nothing: there is nothing that could be read.
+// A look that is not wanted must not read: here there is no memory to read.
 void check_unwanted_looks() {
   constexpr uint64_t n = 100000;
   const auto* const nowhere = reinterpret_cast<const float*>(uintptr_t{64});

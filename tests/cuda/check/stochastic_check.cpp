@@ -1,5 +1,5 @@
-// Stochastic rounding: the same random words, so the same bits, across the end of a block of words
-// too.
+// Stochastic rounding: equal random words and so equal bits, also across the end of a block of
+// words.
 #include <kernels/cuda/stochastic.hpp>
 #include <kernels/sign.hpp>
 #include <kernels/stochastic.hpp>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr CodePath kPath = CodePath::kPortable;
 constexpr RandomKey kKey = random_key({1, 2, 3, 4});
-// The second is 500 elements before the next block of random words.
+// The second value is 500 elements before the next block of random words.
 constexpr uint64_t kFirsts[] = {0, (uint64_t{1} << 32) - 512};
 
 struct Runs {

@@ -1,5 +1,5 @@
-// Sums, extremes and counts. Sums in double have another order than the CPU's; they are compared
-// with the bound that reduce.hpp gives.
+// Sums, extremes and counts. Sums in double have another order than on the CPU, so they are
+// compared within the bound of reduce.hpp.
 #include <kernels/cuda/reduce.hpp>
 #include <kernels/norm.hpp>
 #include <kernels/select.hpp>
@@ -13,7 +13,8 @@ namespace {
 
 constexpr CodePath kPath = CodePath::kPortable;
 
-// What two orders of n terms may differ by; `magnitudes` is the sum of their magnitudes.
+// The largest difference between two orders of n terms. `magnitudes` is the sum of their
+// magnitudes.
 double bound(uint64_t n, double magnitudes) {
   const auto terms = static_cast<double>(n);
   return 0x1p-52 * (terms / 16 + terms / 4194304 + 80) * magnitudes;
@@ -22,7 +23,7 @@ void near(double got, double expected, double most, const std::string& what) {
   REQUIRE(std::fabs(got - expected) <= most, what, got, expected, most);
 }
 
-// Runs one reduction both ways and gives its result to `verify`.
+// Runs one reduction directly and as a graph, and gives its result to `verify`.
 template <typename Result, typename Run, typename Verify>
 void reduced(uint64_t n, uint64_t run, uint64_t n_results, Run&& run_it, Verify&& verify) {
   Array<Result> result(n_results);
@@ -81,8 +82,8 @@ void check_runs(const Input& input, uint64_t run) {
       [&](const std::vector<float>& got) { REQUIRE(same_bits(got, largest), what); });
 }
 
-// The order of a sum follows from the number of elements and from nothing else: a run that is
-// summed beside others gives the bits that it gives alone.
+// The order of a sum depends only on the number of elements. So a run gives equal bits alone and
+// next to other runs.
 void check_runs_alone(const Input& input, uint64_t run) {
   const uint64_t n = input.x.size();
   if (n <= run) return;
@@ -169,7 +170,7 @@ void check_statistics(const Input& input, bool logs) {
              bound(n, expected.sum_of_magnitudes), what);
         near(got[0].sum_of_squares, expected.sum_of_squares, bound(n, expected.sum_of_squares),
              what);
-        // The CPU multiplies mantissas in float: 1e-7 for each entry.
+        // The CPU multiplies mantissas in float: an error of 1e-7 for each entry.
         near(got[0].sum_of_logs, expected.sum_of_logs, 1e-7 * static_cast<double>(n), what);
         REQUIRE(got[0].nonzero == expected.nonzero, what);
         REQUIRE(got[0].largest == expected.largest, what);

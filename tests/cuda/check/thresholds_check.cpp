@@ -1,4 +1,5 @@
-// Thresholds that are found and corrected on the device, and entries that all ranks choose alike.
+// Thresholds that are found and corrected on the device, and entries that are chosen equally on all
+// ranks.
 #include <kernels/cuda/chunks.hpp>
 #include <kernels/cuda/correcting.hpp>
 #include <kernels/cuda/falling.hpp>
@@ -66,8 +67,8 @@ void check_correct(const Input& input, float from, const CorrectionRules& rules)
       [&] { REQUIRE(state.host()[0].threshold == expected, what, state.host()[0].threshold); });
 }
 
-// Around a twentieth of the entries: from far above and below, and in bands that are soon found, or
-// never.
+// About a twentieth of the entries is wanted. The search starts far above and below, and has bands
+// that it finds soon or never.
 void check_corrections(const Input& input) {
   const double wanted = static_cast<double>(input.x.size()) / 20;
   for (const float from : {0.0f, 1e-45f, 0.3f, 50.0f})
@@ -79,13 +80,13 @@ void check_corrections(const Input& input) {
 
 // ---- Reusing ----
 
-// What a selection told, and what is remembered before and after it.
+// The outcome of a selection, and the state before and after it.
 struct ReuseCase {
   ReuseRules rules;
   std::vector<float> before;
   uint32_t passed;
   float smallest;
-  float threshold;  // a NaN is none
+  float threshold;  // NaN: no threshold
   std::vector<float> after;
 };
 
@@ -106,7 +107,7 @@ void check_reuse(const ReuseCase& of, uint64_t number) {
             [&] { REQUIRE(same_bits(state.host(), of.after), "what is remembered", number); });
 }
 
-// State: threshold, tolerance, interval, age, settled. In units of half the true gradient's.
+// State: threshold, tolerance, interval, age, settled. The unit is half of the true gradient's.
 void check_reuses() {
   const float none = std::nanf("");
   const ReuseRules usual{90, 2, 6, false, false}, warm{90, 2, 6, true, false},
@@ -114,23 +115,23 @@ void check_reuses() {
   const std::vector<float> fresh{0, 0, 0, 0, 0}, young{4, 0.5f, 9, 1, 0}, old{4, 0.5f, 9, 8, 0},
       settled{4, 0.5f, 9, 1, 1};
   const ReuseCase cases[] = {
-      {usual, fresh, 0, 10, none, {5, 0.5f, 6, 0, 0}},            // the first one
-      {warm, young, 0, 10, none, {5, 0.5f, 6, 0, 0}},             // exact, whatever is remembered
+      {usual, fresh, 0, 10, none, {5, 0.5f, 6, 0, 0}},            // first step
+      {warm, young, 0, 10, none, {5, 0.5f, 6, 0, 0}},             // exact, with any state
       {usual, young, 90, 10, 8, {4, 0.5f, 9, 3, 0}},              // serves
-      {usual, young, 89, 10, 8, {5, 0.5f, 9, 0, 0}},              // serves badly
-      {usual, old, 0, 8.25f, none, {4.125f, 0.4125f, 11, 0, 1}},  // is due, and has hardly moved
+      {usual, young, 89, 10, 8, {5, 0.5f, 9, 0, 0}},              // passes too few
+      {usual, old, 0, 8.25f, none, {4.125f, 0.4125f, 11, 0, 1}},  // due, nearly unchanged
       {usual, old, 0, 8.75f, none, {4.375f, 0.4375f, 10, 0, 1}},
-      {usual, old, 0, 9.0f, none, {4.5f, 0.45f, 9, 0, 0}},    // as far as it may
+      {usual, old, 0, 9.0f, none, {4.5f, 0.45f, 9, 0, 0}},    // largest change
       {usual, old, 0, 9.5f, none, {4.75f, 0.475f, 8, 0, 0}},  // has jumped
       {usual, old, 0, 20, none, {10, 1, 7, 0, 0}},
-      {late, young, 90, 10, 8, {4, 0.5f, 9, 3, 0}},  // has not settled
-      {late, settled, 0, 10, none, settled},         // goes by rows
+      {late, young, 90, 10, 8, {4, 0.5f, 9, 3, 0}},  // not settled yet
+      {late, settled, 0, 10, none, settled},         // chooses rows
   };
   uint64_t number = 0;
   for (const ReuseCase& of : cases) check_reuse(of, number++);
 }
 
-// Three rows take the place of five chosen entries, or do not.
+// Three rows replace five chosen entries, or do not.
 void check_replacing() {
   const std::vector<uint32_t> chosen{1, 2, 3, 4, 5}, of_rows{7, 8, 9};
   Array<uint32_t> indices(chosen), rows(of_rows);
@@ -151,7 +152,7 @@ void check_replacing() {
   }
 }
 
-// ---- Positions that are drawn ----
+// ---- Random positions ----
 
 void check_drawn(uint64_t n, uint64_t k, ValueType type) {
   const std::string what = describe("drawn", n, k, static_cast<int>(type));
@@ -191,7 +192,7 @@ void check_drawn(uint64_t n, uint64_t k, ValueType type) {
 
 // ---- Chunks ----
 
-// Every other chunk, or all there is; beyond n come zeros.
+// Every second chunk, or every chunk. Beyond n there are zeros.
 void check_chunks(uint64_t n, uint64_t chunk, bool whole, ValueType type) {
   const std::string what = describe("chunks", n, chunk, whole ? 1 : 0, static_cast<int>(type));
   constexpr float kLimit = 0.5f;

@@ -1,4 +1,4 @@
-// Many selections and many sums at once: each as if it were alone.
+// Many selections and many sums at once give the results of single selections and sums.
 #include <penstock/memory.h>
 #include <kernels/cuda/select.hpp>
 #include <kernels/cuda/sparse_sum.hpp>
@@ -27,7 +27,7 @@ struct Asked {
   bool has_values = true;
 };
 
-// What a selection leaves behind.
+// The result of a selection and the arrays after it.
 struct Left {
   std::vector<uint32_t> indices;
   std::vector<float> values, work, momentum;
@@ -65,7 +65,7 @@ Left by_sorting(const Asked& asked) {
   return left;
 }
 
-// One of them on the device.
+// A selection on the device.
 class Selecting {
  public:
   explicit Selecting(const Asked& asked)
@@ -170,7 +170,7 @@ std::vector<Asked> of_every_kind() {
   return all;
 }
 
-// More of them than begin with one launch, or than a warp looks through at once.
+// More selections than one launch begins, or than a warp searches at once.
 std::vector<Asked> small_ones(uint64_t how_many) {
   std::vector<Asked> all;
   for (uint64_t i = 0; i < how_many; ++i) {

@@ -72,7 +72,7 @@ void check_narrow(const Input& input, ValueType type, uint64_t width) {
             });
 }
 
-// Indices below n, or some beyond; ascending or not, alone or repeated.
+// Indices below n, or some beyond n; ascending or not; single or repeated.
 void check_entries(std::vector<uint32_t> indices, uint64_t n, const char* name) {
   const uint64_t count = indices.size();
   const std::vector<float> values = normal(count, 5), before = normal(n, 6);
@@ -175,7 +175,7 @@ void check_random(uint64_t n, uint64_t first) {
             });
 }
 
-// Senders whose entries meet in some places; the first has all there is, the last nothing.
+// Senders whose entries share some places. The first sender has every entry, the last has none.
 void check_sparse_sum(uint64_t n, uint64_t n_senders) {
   std::mt19937 random(static_cast<uint32_t>(n + n_senders));
   std::deque<Array<uint32_t>> indices;

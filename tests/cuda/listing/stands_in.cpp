@@ -1,5 +1,6 @@
-// A CUDA runtime without a device, for a program of all kernels: what nvcc registers when it starts
-// is what there is, and what load_kernels asks for is what would be loaded. Says what is not.
+// A CUDA runtime without a device, for a program of all kernels. It compares the kernels that
+// nvcc's code registers at the start with the kernels that load_kernels asks for, and reports
+// differences.
 #include <kernels/cuda/loading.hpp>
 
 #include <algorithm>
@@ -10,8 +11,8 @@
 
 namespace {
 
-// Names of what nvcc has compiled, by the function of the host that stands for it; made before any
-// static object of another file needs it.
+// Names of the compiled kernels, by their function on the host. The map is made at the first use,
+// because static objects of other files use it.
 std::map<const void*, std::string>& compiled() {
   static std::map<const void*, std::string> kernels;
   return kernels;

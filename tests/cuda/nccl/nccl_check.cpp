@@ -1,10 +1,10 @@
-// The nccl transport on a device of this machine, with one rank: every pattern, behind work that is
-// still queued. Prints what it found, or "skipped:" and why.
+// The nccl transport on a device of this machine, with one rank: every pattern, after work that is
+// still queued. Prints the result, or "skipped:" and the reason.
 //
 //   nccl_cuda_check PLUGIN [NCCL]
 //
-// Between ranks it is tested on the simulated device (plugins/collectives/nccl): NCCL wants a
-// device for each rank.
+// The simulated device tests several ranks (plugins/collectives/nccl), because NCCL needs one
+// device per rank.
 #include <testing/plugin.hpp>
 
 #include <penstock/collective.h>
@@ -72,7 +72,7 @@ class OneRank {
   }
   OneRank(const OneRank&) = delete;
 
-  // With one rank every pattern hands on what was sent. Throws where it does not.
+  // With one rank every pattern copies its input. Throws if the copy differs.
   void carry(uint32_t pattern, const char* name, uint32_t flags = 0) {
     const float first = static_cast<float>(++round_);
     for (uint64_t i = 0; i < kElements; ++i) host_[i] = first + static_cast<float>(i % 1000);

@@ -1,5 +1,6 @@
-// A compressor with a kernel of its own, to see how penstock_add_plugin compiles it: sends a
-// gradient twice over, as payloads on a device. Only its code is looked at; no host here runs it.
+// A compressor with its own kernel, for a test of how penstock_add_plugin compiles it. It sends a
+// gradient twice, as payloads on a device. The test inspects only its code, and no host here runs
+// it.
 #include "doubled.hpp"
 
 #include <penstock/compressor.hpp>

@@ -1,5 +1,5 @@
-// How every call of the runtime begins and ends: lock, count, faults that tests ordered, devices
-// that are lost, the thread's current device and last error.
+// The begin and end of every call of the runtime: lock, counts, ordered faults, lost devices, and
+// the thread's current device and last error.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,32 +11,33 @@
 namespace penstock::simulated {
 
 struct ThisThread {
-  int device = 0;    // the runtime's, for when the thread has no context
-  int context = -1;  // of which device it is current; -1: the thread has none
+  int device = 0;    // the runtime's current device, if the thread has no context
+  int context = -1;  // device of the thread's current context; -1: none
   uint64_t generation = 0;
   cudaError_t last_error = cudaSuccess;
   cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
 };
 ThisThread& this_thread_state();
-// As cudaGetDevice says. Makes no context.
+// The device that cudaGetDevice returns. Makes no context.
 int current_device();
-// The device's context is the thread's from now on; made where it was not, which is noted.
+// Makes the device's context current in the thread. Records the context if it is new.
 void enter_context(Machine& machine, int device);
 
-// Whether a call needs the current device alive, or also its context, which is made where there is
-// none.
+// Whether a call needs a working current device, or also its context, which the call makes if there
+// is none.
 enum class Needs { kNothing, kDevice, kContext };
 
-// No driver, no device, the device lost, or an error that a test ordered.
+// The error for a missing driver or device, a lost device, or a fault that a test ordered.
 cudaError_t refusal(Machine& machine, Call kind, Needs needs);
 cudaError_t refusal_of_device(const Machine& machine);
 
-// The call may wait or do what no graph can hold: 900 while this thread captures, and while another
-// one captures in mode global, unless this thread's mode lets it pass. The captures are spoiled.
+// For a call that may wait or that a graph cannot hold. It is refused with error 900 while this
+// thread captures, and while another thread captures in mode global, unless the mode of this thread
+// allows it. A refused call invalidates the captures.
 cudaError_t refusal_of_captures(Machine& machine);
 bool is_unsafe_in_captures(Call kind);
 
-// `body(machine, lock)` with the machine locked, unless the call is refused.
+// Calls `body(machine, lock)` with the machine locked, unless the call is refused.
 template <typename Body>
 cudaError_t call(Call kind, Body&& body, Needs needs = Needs::kContext) {
   Machine& all = machine();
@@ -59,8 +60,8 @@ uint64_t id_of(Handle handle) {
   return reinterpret_cast<uint64_t>(handle);
 }
 
-// The stream of a handle, null for the current device's legacy stream; null where it is dead, which
-// is reported.
+// The stream of a handle. A null handle is the legacy stream of the current device. Null, after a
+// report, if the stream is destroyed.
 Stream* find_stream(Machine& machine, cudaStream_t handle, const char* function);
 Event* find_event(Machine& machine, cudaEvent_t handle, const char* function);
 

@@ -1,5 +1,5 @@
-// Contexts, by the driver's own calls: a thread has one current or none, and a device has one of
-// the process, the primary one.
+// Contexts, by the driver's own calls. A thread has at most one current context. A device has one
+// context per process, the primary context.
 #include <string_view>
 
 #include "call.hpp"
@@ -7,7 +7,7 @@
 namespace penstock::simulated {
 namespace {
 
-// Contexts are numbers, as all handles: the device's and one more.
+// A context is a number, like every handle: the device's number plus one.
 void* handle_of(int device) {
   return device < 0 ? nullptr : as_handle<void*>(static_cast<uint64_t>(device) + 1);
 }

@@ -1,6 +1,6 @@
-// Copies and fills. Both ends are looked at when the call is made, and again when the work runs:
-// device memory lives until all work of its device is done, so the second look can only find that
-// somebody freed memory of another device.
+// Copies and fills. The call checks both ends, and the work checks them again. Memory of a device
+// is freed only after all work of the device, so the second check can only find freed memory of
+// another device.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -20,7 +20,7 @@ struct End {
 
 enum class Side { kHost, kDevice, kEither };
 
-// Null, and a report, where the memory is not what the call says.
+// Null, after a report, if the memory is not as the call says.
 std::optional<End> look(Machine& machine, const void* pointer, uint64_t bytes, Side side,
                         const char* which) {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
@@ -58,7 +58,8 @@ std::optional<Copy> look(Machine& machine, void* target, const void* source, uin
   return Copy{*to, *from, bytes};
 }
 
-// Opens what lies there when the work runs; the rest is left to a fault with its sentence.
+// Opens the allocation of the address when the work runs. If the copy needs other memory, it
+// faults, and the handler reports it.
 void open(uintptr_t address) {
   if (Allocation* now = machine().memory.find(address); now != nullptr) machine().memory.open(*now);
 }
@@ -78,7 +79,7 @@ void count(Machine& machine, const Copy& copy) {
     machine.journal.count_copy(&Copied::to_host, copy.bytes);
 }
 
-// Pageable sources are read at the call, into memory of the runtime, as with the real one.
+// As in the real runtime, the call copies a pageable source into memory of the runtime.
 Operation make(const Copy& copy) {
   Operation operation{.kind = Kind::kCopy};
   operation.host = pinned_range(copy);
@@ -144,7 +145,7 @@ cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t bytes,
     if (pageable) machine.journal.count_wait(&Waits::for_pageable_copy);
     count(machine, *copy);
     machine.queue(*stream, make(*copy));
-    // The real one returns from these when the bytes have come.
+    // The real runtime returns from these calls after the bytes have arrived.
     return to_pageable ? machine.finish(lock, *stream) : cudaSuccess;
   });
 }

@@ -1,4 +1,4 @@
-// Errors, versions, devices, the current device of a thread.
+// Errors, versions, devices, and the current device of a thread.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -49,7 +49,7 @@ const auto& entry_of(cudaError_t error) {
 
 }  // namespace
 
-// A reset leaves no thread a context.
+// After a reset no thread has a context.
 ThisThread& this_thread_state() {
   static thread_local ThisThread state;
   if (const uint64_t now = machine().generation(); state.generation != now) {

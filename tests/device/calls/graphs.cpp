@@ -18,7 +18,7 @@ Graph* find_graph(Machine& machine, std::map<uint64_t, Graph>& graphs, uint64_t 
   return nullptr;
 }
 
-// Whether `capture` forbids this thread what is unsafe.
+// Whether `capture` forbids unsafe calls to this thread.
 bool forbids(const Capture& capture) {
   const cudaStreamCaptureMode own = this_thread_state().capture_mode;
   if (own == cudaStreamCaptureModeRelaxed) return false;

@@ -10,7 +10,7 @@ uintptr_t address_of(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer);
 }
 
-// The allocation that begins at `pointer`; null, and a report, where none does.
+// The allocation that begins at `pointer`. Null, after a report, if there is none.
 const Allocation* find_whole(Machine& machine, const void* pointer, bool host,
                              const char* function) {
   const Allocation* found = machine.memory.find(pointer);
@@ -59,7 +59,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   });
 }
 
-// As with the real one, all work of the device is done before.
+// As in the real runtime, all work of the device ends first.
 cudaError_t cudaFree(void* memory) {
   return call(Call::kFree, [&](Machine& machine, Lock& lock) {
     if (memory == nullptr) return cudaSuccess;
@@ -85,7 +85,7 @@ cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
   });
 }
 
-// Work that uses the memory is done before, so that the report is all that comes of it.
+// First the work that uses the memory ends, so that the misuse has no effect beyond the report.
 cudaError_t cudaFreeHost(void* memory) {
   return call(Call::kHostFree, [&](Machine& machine, Lock& lock) {
     if (memory == nullptr) return cudaSuccess;

@@ -1,4 +1,4 @@
-// Streams, and work that is not of memory: kernels, functions of the host.
+// Streams, and work without memory operations: kernels, functions of the host.
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ Stream* find_stream(Machine& machine, cudaStream_t handle, const char* function)
 
 namespace {
 
-// As with the real one, which takes memory of the device for it.
+// As in the real runtime, which allocates memory of the device for the kernel.
 cudaError_t load(Machine& machine, Lock& lock, const void* kernel, uint64_t Waits::*counted) {
   if (!machine.load(current_device(), kernel)) return cudaSuccess;
   if (counted != nullptr) machine.journal.count_wait(counted);
@@ -82,7 +82,7 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return cudaStreamCreateWithPriority(stream, flags, 0);
 }
-// Which stream goes first is drawn: nobody may rest on a priority.
+// The next stream is random, so a program must not rely on a priority.
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
   return call(Call::kStreamCreate, [&](Machine& machine, Lock&) {
     if (stream == nullptr || flags > cudaStreamNonBlocking) return cudaErrorInvalidValue;

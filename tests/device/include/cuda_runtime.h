@@ -1,12 +1,12 @@
-// What kernels call, and how they are launched, on a simulated device (tests/device/README.md): the
-// host's compiler compiles kernels as they are against this header.
+// Functions for kernels, and their launch, on a simulated device (tests/device/README.md). The
+// host's compiler compiles unchanged kernels with this header.
 //
-// The threads of a block run in fibers. Each runs alone until it waits for others (a barrier, a
-// shuffle), and the order in which threads and blocks run changes from launch to launch: what lacks
-// a barrier, or rests on an order of blocks, gives wrong results here. Threads that wait for each
-// other for ever, and lanes that meet in different operations, end the program with a sentence.
-// What this cannot show: the memory model (missing fences), speed, and what the device's compiler
-// makes of the code.
+// The threads of a block run in fibers. Each thread runs alone until it waits for others (a
+// barrier, a shuffle). The order of threads and blocks changes from launch to launch. So a kernel
+// that lacks a barrier, or that relies on an order of blocks, gives wrong results here. Threads
+// that wait for each other forever, and lanes that meet in different operations, end the program
+// with a message. The simulation cannot show errors of the memory model (missing fences), the
+// speed, or the effects of the device's compiler.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -35,22 +35,22 @@ struct alignas(16) uint4 {
 
 #pragma GCC visibility push(default)
 
-// Of the thread that runs now.
+// Variables of the thread that runs now.
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-// Goes on by millions from call to call, so that kernels which wait for it end soon.
+// Increases by millions with each call, so that kernels that wait for it end soon.
 long long clock64();
 
 namespace penstock::simulated {
 
-// Queues a kernel: `thread` is run for every thread of every block.
+// Queues a kernel: `thread` runs for every thread of every block.
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                    std::function<void()> thread);
 
 // Waits for all threads of the block.
 void block_barrier();
-// Waits for all lanes of the warp, which must come with the same `operation`; what each of them
-// brought, by lane.
+// Waits for all lanes of the warp, which must come with an equal `operation`. Returns the values of
+// the lanes, by lane.
 const uint64_t* warp_exchange(const char* operation, unsigned mask, uint64_t value);
 
 }  // namespace penstock::simulated
@@ -81,7 +81,7 @@ T old_value(T* at, T updated) {
 
 }  // namespace penstock::simulated
 
-// ---- What kernels call ----
+// ---- Functions for kernels ----
 
 inline void __syncthreads() {
   penstock::simulated::block_barrier();
@@ -150,7 +150,7 @@ T atomicOr(T* at, T value) {
   return penstock::simulated::old_value(at, *at | value);
 }
 
-// ---- What hosts call ----
+// ---- Functions for hosts ----
 
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),

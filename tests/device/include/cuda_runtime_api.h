@@ -1,6 +1,6 @@
-// What hosts call of the CUDA runtime, on a simulated device (tests/device/README.md): those of its
-// functions that Penstock uses, with their types and numbers. What is not here is not simulated,
-// and does not compile.
+// The CUDA runtime for hosts, on a simulated device (tests/device/README.md): the functions that
+// Penstock uses, with their types and numbers. A function that is not here is not simulated, and
+// its use does not compile.
 #pragma once
 
 #include <cstddef>
@@ -70,7 +70,7 @@ constexpr unsigned cudaEventDisableTiming = 2;
 constexpr unsigned cudaHostAllocDefault = 0;
 constexpr unsigned cudaHostAllocPortable = 1;
 
-// Handles are numbers that are given once; nothing lies behind them.
+// Handles are numbers that are used only once. They are not addresses of objects.
 using cudaStream_t = struct SimulatedStream*;
 using cudaEvent_t = struct SimulatedEvent*;
 using cudaGraph_t = struct SimulatedGraph*;
@@ -131,7 +131,7 @@ cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t bytes,
 cudaError_t cudaMemset(void* target, int value, std::size_t bytes);
 cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes,
                             cudaStream_t stream = nullptr);
-// Loads the kernel on the current device. Without it the first launch there does, and waits for all
+// Loads the kernel on the current device. Otherwise the first launch loads it, and waits for all
 // work of the device.
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data);
@@ -152,7 +152,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 
-// A capture holds the work of one stream; events and other streams do not take part in it here.
+// A capture has the work of one stream. Events and other streams take no part in it here.
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);

@@ -1,5 +1,5 @@
 // NCCL's functions that Penstock uses, for ranks that are threads of one process on simulated
-// devices, one device to each (tests/device/README.md).
+// devices, with one device per rank (tests/device/README.md).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -36,9 +36,9 @@ struct ncclUniqueId {
   char internal[NCCL_UNIQUE_ID_BYTES];
 };
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
-// As in NCCL 2.17 and later, which reads as many fields as `version` had. One without the magic is
-// refused. Of the others only `blocking` has a meaning here: 0 lets ncclCommInitRankConfig return
-// while it is under way.
+// As in NCCL 2.17 and later, which reads only the fields of `version`. A config without the magic
+// is refused. Of the other fields only `blocking` has a meaning here: with 0,
+// ncclCommInitRankConfig may return before it has finished.
 struct ncclConfig_t {
   std::size_t size = sizeof(ncclConfig_t);
   unsigned magic = 0xcafebeef;
@@ -54,7 +54,7 @@ struct ncclConfig_t {
   {}
 using ncclComm_t = struct SimulatedCommunicator*;
 
-// As in NCCL, so that who loads the library by name finds them.
+// As in NCCL, so that a program that loads the library finds them by name.
 extern "C" {
 #pragma GCC visibility push(default)
 

@@ -1,4 +1,4 @@
-// What happens when somebody touches closed memory.
+// The handlers for accesses to closed memory.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -14,7 +14,8 @@ namespace {
 Memory* watched = nullptr;
 struct sigaction before {};
 
-// Who works now; written under the machine's lock. Not thread_local: a handler must not make one.
+// The thread that works now, written under the machine's lock. It is not thread_local, because a
+// handler must not create a thread_local object.
 std::atomic<pid_t> worker{0};
 int worker_device = kHost;
 const char* worker_does = "";
@@ -23,14 +24,14 @@ pid_t this_thread() {
   return static_cast<pid_t>(syscall(SYS_gettid));
 }
 
-// The default action then ends the program, at the same instruction.
+// After the handler the program ends by the default action, at the instruction of the fault.
 void end_with(const std::string& sentence, int signal_number = SIGSEGV) {
   const std::string line = "simulated device: " + sentence + "\n";
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) std::abort();
   signal(signal_number, SIG_DFL);
 }
 
-// Kernels are compiled with traps (CMakeLists.txt).
+// Handles the traps with which kernels are compiled (CMakeLists.txt).
 void on_trap(int signal_number) {
   if (worker.load() != this_thread()) {
     signal(signal_number, SIG_DFL);

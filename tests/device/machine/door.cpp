@@ -1,4 +1,4 @@
-// What tests call: simulated.hpp.
+// The functions of simulated.hpp.
 #include <fmt/format.h>
 
 #include "machine.hpp"
@@ -6,7 +6,7 @@
 namespace penstock::simulated {
 namespace {
 
-// The machine, locked as long as this lives.
+// The machine, locked as long as the object lives.
 struct Locked {
   Machine& all = machine();
   Lock lock{all.mutex};

@@ -1,5 +1,5 @@
-// Blocks run one after the other, some of them by twos, in turns from barrier to barrier; the
-// threads of a block run in fibers of the thread that runs them.
+// Blocks run one after the other, and sometimes two blocks alternate between barriers. The threads
+// of a block run as fibers of one thread.
 #include "fibers.hpp"
 
 #include <cuda_runtime.h>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr unsigned kWarp = 32;
 constexpr unsigned kMostThreads = 1024;
-// No multiple of a page, or the tops of all stacks would share few sets of the caches.
+// Not a multiple of a page. Otherwise the tops of all stacks would share few sets of the caches.
 constexpr std::size_t kStackBytes = 64 * 1024 + 576;
 
 [[noreturn]] void give_up(const char* why) {
@@ -40,12 +40,12 @@ enum class State { kReady, kAtBarrier, kInWarp, kDone };
 using boost::context::fiber;
 
 struct Thread {
-  fiber waiting;  // where it goes on, if it has begun
+  fiber waiting;  // the suspended fiber, if the thread has begun
   State state;
 };
 
-// What the lanes of a warp bring. Two of each: a lane may come to the next operation before another
-// has read the result of this one.
+// The values that the lanes of a warp exchange. There are two arrays, because a lane may reach the
+// next operation before another lane has read the result of this operation.
 struct Warp {
   std::array<uint64_t, kWarp> values[2];
   const char* operation;
@@ -53,7 +53,8 @@ struct Warp {
   unsigned turn = 0;
 };
 
-// How a block runs: so many threads of the order go on by turns until none can, then the next.
+// The order of a block's threads. A group of `together` threads takes turns until no thread of the
+// group can continue, then the next group runs.
 struct Turns {
   std::vector<unsigned> order;
   std::size_t together;
@@ -64,13 +65,14 @@ struct Block {
   Turns turns;
   std::vector<Thread> threads = std::vector<Thread>(kMostThreads);
   std::vector<Warp> warps = std::vector<Warp>(kMostThreads / kWarp);
-  std::vector<std::byte> shared;  // its shared memory, while the other block runs
+  std::vector<std::byte> shared;  // copy of its shared memory while the other block runs
 };
 
-// Never destroyed: that would end the fibers by exceptions, through kernels, when the process ends.
+// Never destroyed. At the end of the process the destructors would end the fibers by exceptions,
+// which would pass through kernels.
 Block& first_block = *new Block;
 Block& second_block = *new Block;
-Block* here = &first_block;                          // the one that goes on now
+Block* here = &first_block;                          // the block that runs now
 std::vector<fiber>& idle = *new std::vector<fiber>;  // fibers whose threads have ended
 fiber scheduler;
 const std::function<void()>* running = nullptr;
@@ -83,7 +85,7 @@ uint64_t random() {
   return order_state;
 }
 
-// Ascending, descending, or shuffled.
+// Makes an ascending, descending or random order.
 void reorder(std::vector<unsigned>& order) {
   std::iota(order.begin(), order.end(), 0u);
   const uint64_t kind = random() % 3;
@@ -92,7 +94,7 @@ void reorder(std::vector<unsigned>& order) {
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
 }
 
-// Mostly warp by warp, which the caches like; now and then all threads by turns.
+// The order is mostly by warp, which suits the caches. Sometimes all threads take turns.
 void reorder(Turns& turns) {
   if (random() % 4 == 0) {
     turns.together = turns.order.size();
@@ -112,11 +114,11 @@ void wait_as(State state) {
   scheduler = std::move(scheduler).resume();
 }
 
-// Those that go on by turns and have not had theirs.
+// Threads of the current group whose turn is still to come.
 const unsigned *next_turn = nullptr, *last_turn = nullptr;
 
-// Runs threads one after the other until one waits: a switch for each that does not would take
-// longer than most do.
+// Runs threads one after the other until a thread waits. A switch of fibers for each thread would
+// take longer than most threads do.
 fiber serve(fiber&& from) {
   scheduler = std::move(from);
   for (;;) {
@@ -140,7 +142,7 @@ fiber take_idle() {
   return taken;
 }
 
-// Runs a thread, and those behind it that its fiber can begin, until one waits.
+// Runs a thread until it waits. If it ends, its fiber runs further new threads of the group.
 void go_on(unsigned t) {
   threadIdx.x = t;
   fiber& waiting = here->threads[t].waiting;
@@ -152,7 +154,7 @@ void go_on(unsigned t) {
     last.waiting = std::move(left);
 }
 
-// Each of these runs until it waits; whether any could.
+// Runs each of these threads until it waits. Returns whether any thread could run.
 bool take_turns(const unsigned* first, std::size_t n) {
   bool any = false;
   next_turn = first;
@@ -166,7 +168,8 @@ bool take_turns(const unsigned* first, std::size_t n) {
   return any;
 }
 
-// Threads run until all wait at a barrier, or all have ended; whether they have.
+// Runs the threads until all wait at a barrier or every thread has ended. Returns whether every
+// thread has ended.
 bool run_to_barrier() {
   const std::vector<unsigned>& order = here->turns.order;
   const std::size_t together = here->turns.together;
@@ -186,11 +189,12 @@ bool run_to_barrier() {
   return false;
 }
 
-// All shared memory of the kernels that lie where one of them does: cuda_runtime.h has it in memory
-// of the thread, of which each program or library has one piece. This library's own piece holds
-// what the simulated runtime keeps of a thread; its kernels, those of the core, share no memory.
+// The shared memory of all kernels in the program or library that contains `somewhere`.
+// cuda_runtime.h declares shared memory as thread_local, so each program or library has one range
+// per thread. The thread_local data of this library belongs to the simulated runtime. Its kernels
+// are kernels of the core, which use no shared memory.
 struct Shared {
-  bool is_known = false;  // not before a kernel of a library that was loaded late has touched it
+  bool is_known = false;  // false until a kernel of a library that was loaded late has touched it
   std::span<std::byte> memory;
 };
 
@@ -220,7 +224,7 @@ Shared shared_memory_beside(const void* somewhere) {
           return 1;
         }
         wanted.found.is_known = of_threads == nullptr || module->dlpi_tls_data != nullptr;
-        if (module->dlpi_tls_data != nullptr)  // what has values of its own comes first
+        if (module->dlpi_tls_data != nullptr)  // initialised thread_local data comes first
           wanted.found.memory = {
               static_cast<std::byte*>(module->dlpi_tls_data) + of_threads->p_filesz,
               of_threads->p_memsz - of_threads->p_filesz};
@@ -241,7 +245,7 @@ void begin(Block& block, unsigned index, unsigned n_threads) {
   for (Warp& warp : block.warps) warp.arrived = 0;
 }
 
-// The two take turns, each with shared memory of its own.
+// Two blocks take turns, each with its own copy of the shared memory.
 void run_two(std::span<std::byte> shared) {
   Block* other = &second_block;
   here = &first_block;
@@ -286,7 +290,8 @@ void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread) {
       run_two(shared.memory);
       continue;
     }
-    // What another block left is nothing to rest on. The first block, and some of the others.
+    // A kernel must not rely on values in shared memory from another block. To save time, this
+    // overwrites the shared memory only for the first block and for some others.
     if (i == 0 || random() % 8 == 0) spoil(shared.memory);
     while (!run_to_barrier()) {
     }

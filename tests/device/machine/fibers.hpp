@@ -1,6 +1,6 @@
-// Runs a kernel: its blocks one after the other or by twos, the threads of each as fibers. What a
-// thread of a kernel sees of its place is static, so only one thread of the process may be in here
-// at a time.
+// Runs a kernel: its blocks one after the other or in pairs, the threads of each block as fibers.
+// The variables of a kernel's thread are static, so only one thread of the process may be in here
+// at once.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,10 +10,10 @@
 
 namespace penstock::simulated {
 
-// From here on threads and blocks run in orders that follow from `seed`.
+// From now on the orders of threads and blocks depend on `seed`.
 void seed_order_of_threads(uint64_t seed);
 
-// One dimension each, and whole warps: more than that is not simulated.
+// The simulation supports only one dimension, and whole warps.
 bool grid_is_valid(dim3 grid, dim3 block);
 void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
 

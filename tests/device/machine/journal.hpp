@@ -1,4 +1,4 @@
-// What the machine has seen: misuse, calls, waits of hosts; and which calls shall fail.
+// The observations of the machine (misuse, calls, waits of hosts), and the calls that shall fail.
 #pragma once
 
 #include <array>
@@ -44,11 +44,11 @@ class Journal {
   std::set<int> contexts_;
 };
 
-// Which of the things that come by shall fail, by kind.
+// The ordered faults, by kind of call.
 class Orders {
  public:
   void add(Call kind, uint64_t nth, int32_t error) { orders_.push_back({kind, nth, error}); }
-  // One of this kind has come: its error, if it shall fail.
+  // Counts an event of this kind. Returns its error if it shall fail.
   std::optional<int32_t> come(Call kind);
 
  private:

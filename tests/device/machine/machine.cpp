@@ -1,4 +1,4 @@
-// Runs one piece of work, and the life of the machine.
+// Runs single pieces of work. Makes and resets the machine.
 #include "machine.hpp"
 
 #include <algorithm>
@@ -101,7 +101,7 @@ void Machine::end_first(Stream& stream) {
   changed_.notify_all();
 }
 
-// One thread for all, made when it is first needed.
+// One thread runs all functions of the host. It is made at its first use.
 void Machine::serve_host_functions() {
   if (serving_) return;
   serving_ = true;

@@ -1,6 +1,6 @@
-// The simulated machine: all its state, and the one lock over it. Everything that runs on a device
-// runs under that lock, so kernels, whose shared memory is static, never meet; functions of the
-// host run without it, on a thread of their own, as with the real runtime.
+// The simulated machine: its whole state, and one lock. Work of a device runs under this lock, so
+// two kernels never run together and may have static shared memory. Functions of the host run
+// without the lock, on a separate thread, as with the real runtime.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace penstock::simulated {
 
 using Lock = std::unique_lock<std::mutex>;
 
-// All members: under the lock, but for mutex itself.
+// Every member except `mutex` needs the lock.
 class Machine {
  public:
   explicit Machine(const Settings& settings);
@@ -32,35 +32,35 @@ class Machine {
   Journal journal;
   Orders failing_calls, failing_work;
   std::vector<Device> devices;
-  std::map<uint64_t, std::unique_ptr<Stream>> streams;  // those that were made
+  std::map<uint64_t, std::unique_ptr<Stream>> streams;  // streams that the program has made
   std::map<uint64_t, Event> events;
   std::map<uint64_t, Graph> graphs, ready_graphs;
 
   void reset(const Settings& settings);
   uint64_t generation() const { return generation_; }  // counts resets; needs no lock
-  // Of anything; never given again.
+  // An id for any kind of object. An id is never used twice.
   uint64_t new_id() { return n_ids_ += 16; }
 
-  // Kernels stay loaded for the life of the process, as whoever has them loaded does so once.
-  // Whether it was not yet: the device's work is done then.
+  // A kernel stays loaded until the process ends, because a program loads it only once. Returns
+  // whether the kernel was new on this device. Loading waits until the device has done its work.
   bool load(int device, const void* kernel) { return loaded_[device].insert(kernel).second; }
 
-  // ---- Queueing (scheduler.cpp) ----
-  // Or keeps it for the graph, where the stream is captured.
+  // ---- Queueing (scheduler.cpp) ---- If the stream is captured, the operation becomes a part of
+  // the graph.
   void queue(Stream& stream, Operation operation);
 
-  // ---- Running ----
-  // Each runs queued work, in an order that streams and events allow, until what it names is done.
-  // What others queue behind this call is not waited for.
+  // ---- Running ---- Each function runs queued work until its stream, record or device is done, in
+  // an order that streams and events allow. It does not wait for work that other threads queue
+  // later.
   cudaError_t finish(Lock& lock, const Stream& stream);
   cudaError_t finish(Lock& lock, std::shared_ptr<Record> record);
   cudaError_t finish_device(Lock& lock, int device);
-  // What a question does besides answering: sometimes some work; after many in vain, some of what
-  // `stream` waits for.
+  // Sometimes runs some work when a program asks for a state. After many answers without progress
+  // (`fruitless`) it runs some of the work for which `stream` waits.
   void answer(Stream& stream, uint64_t& fruitless);
 
   bool idle(int device) const;
-  // All streams that may have work, those of the devices' own first.
+  // Every stream that may have work, first the default streams of the devices.
   std::vector<Stream*> all_streams() const;
   void wake() { changed_.notify_all(); }
   template <typename Done>
@@ -91,11 +91,11 @@ class Machine {
   uint64_t n_queued_ = 0;
   std::atomic<uint64_t> generation_{0};
   std::map<int, std::set<const void*>> loaded_;  // by device
-  std::deque<Stream*> host_functions_;           // whose first operation waits for the thread
+  std::deque<Stream*> host_functions_;           // the first operation waits for the thread
   bool serving_ = false;
 };
 
-// The one of this process; never destroyed, for threads may outlive static objects.
+// The machine of this process. Never destroyed, because threads may outlive static objects.
 Machine& machine();
 
 }  // namespace penstock::simulated

@@ -10,9 +10,9 @@ namespace penstock::simulated {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kAlignment = 256;  // of what the real one gives
+constexpr uint64_t kAlignment = 256;  // as cudaMalloc guarantees
 constexpr unsigned char kFresh = 0xa5;
-constexpr unsigned char kSlack = 0xc7;  // between pages and what the caller has of them
+constexpr unsigned char kSlack = 0xc7;  // between the allocation and the ends of its pages
 
 uint64_t round_up(uint64_t n, uint64_t unit) {
   return (n + unit - 1) / unit * unit;
@@ -29,7 +29,7 @@ unsigned char* at(uintptr_t address) {
   return reinterpret_cast<unsigned char*>(address);
 }
 
-// The first byte of [begin, end) that is not slack any more.
+// The first byte of [begin, end) that was overwritten.
 std::optional<uintptr_t> written(uintptr_t begin, uintptr_t end) {
   for (uintptr_t address = begin; address < end; ++address)
     if (*at(address) != kSlack) return address;
@@ -47,7 +47,8 @@ void Memory::reserve() {
   watch_faults(*this);
 }
 
-// Next fit: from the last allocation on, so that addresses come back as late as can be.
+// Next fit: searches after the last allocation, so that addresses are used again as late as
+// possible.
 std::optional<uintptr_t> Memory::find_room(uint64_t bytes) {
   const uintptr_t end = begin_ + kReservedBytes;
   for (int round = 0; round < 2; ++round) {

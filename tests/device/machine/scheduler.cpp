@@ -1,5 +1,5 @@
-// Which work runs next. Order within a stream, waits for records and the legacy stream's order with
-// others are kept; all else is drawn.
+// Chooses the work that runs next. The order within a stream, waits for records and the order of
+// the legacy stream are kept. Everything else is random.
 #include <cstdio>
 #include <cstdlib>
 
@@ -39,7 +39,8 @@ bool Machine::chance(double share) {
   return share > 0 && std::uniform_real_distribution<double>()(random_) < share;
 }
 
-// Adds whose work must go before the first of `stream`. False where that can go now.
+// Adds the streams whose work must run before the first operation of `stream`. False if there is no
+// such stream.
 bool Machine::blockers(const Stream& stream, std::vector<Stream*>& found) const {
   const std::size_t before = found.size();
   const Operation& first = stream.queue.front();
@@ -65,9 +66,10 @@ bool Machine::is_blocked(const Stream& stream) const {
   return blockers(stream, found);
 }
 
-// The stream whose first operation brings `stream` forward; null where nothing of it can run now:
-// it has no work, or it waits for a function of the host or for somebody to queue something. Each
-// blocker stands for older work, so this ends; members of a rendezvous are looked at once.
+// Finds a stream whose first operation must run before `stream` can advance. Null if no such
+// operation can run now: there is no work, or the work waits for a function of the host or for an
+// operation that is not queued yet. The search ends because each blocker has older work and each
+// stream of a rendezvous is visited once.
 Stream* Machine::step_toward(Stream& stream, std::vector<Stream*>* looked_at) {
   std::vector<Stream*> path{&stream}, seen;
   while (!path.empty()) {
@@ -101,8 +103,8 @@ Stream* Machine::pick(const std::vector<Stream*>& for_whom) {
   return nullptr;
 }
 
-// Nothing of these can run. Where each rank has queued its part of what they wait for, it never
-// will, whatever comes: their devices are lost, as after the timeout of a watchdog.
+// No operation of these streams can run. If each rank has queued its part of the rendezvous, no
+// later call can help. Then the devices are lost, as after the timeout of a watchdog.
 bool Machine::end_deadlock(const std::vector<Stream*>& for_whom) {
   std::vector<Stream*> looked_at;
   for (Stream* stream : for_whom) {
@@ -132,8 +134,8 @@ cudaError_t Machine::lost() const {
   return cudaSuccess;
 }
 
-// Until `unfinished()` names no stream any more. Each wait has a mood: it runs only what it must,
-// or anything it may, or half of each.
+// Runs work until `unfinished()` returns no stream. A wait also runs work that it does not need,
+// with a probability of 0, 1/2 or 1 that is drawn for the wait.
 template <typename Unfinished>
 cudaError_t Machine::run_until(Lock& lock, int device, const Unfinished& unfinished) {
   const double share_of_others = 0.5 * static_cast<double>(below(3));
@@ -145,7 +147,7 @@ cudaError_t Machine::run_until(Lock& lock, int device, const Unfinished& unfinis
     if (next != nullptr)
       run_first(*next);
     else if (const cudaError_t error = lost(); error != cudaSuccess)
-      return error;  // it waits for another device, in vain
+      return error;  // it waits in vain for another device
     else if (!end_deadlock(for_whom))
       changed_.wait(lock);
   }

@@ -1,4 +1,4 @@
-// What a simulated machine consists of: work, streams, events, graphs, devices.
+// The state of a simulated machine: work, streams, events, graphs, devices.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,25 +16,25 @@ namespace penstock::simulated {
 
 struct Stream;
 
-// One cudaEventRecord. Not done: its stream still has it queued.
+// One cudaEventRecord. If not done, it is still queued on its stream.
 struct Record {
   Stream* stream;
   bool done = false;
-  double at_us = 0;  // its stream's clock, once done
+  double at_us = 0;  // clock of its stream when it was done
 };
 
-// Work of a rendezvous of several streams (NCCL): all must have come to it before it can run.
+// Work of a rendezvous of several streams (NCCL). It runs only after every stream has reached it.
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
   virtual bool complete() = 0;
-  // Every rank has queued its part, so that only other work can hold it up.
+  // Every rank has queued its part, so only other work can delay it.
   virtual bool all_queued() = 0;
-  // Of the parts that are queued, this one among them.
+  // The streams of the queued parts, including this part.
   virtual std::vector<Stream*> streams() = 0;
 };
 
-// Memory that the host may free, and that queued work uses.
+// Memory that the host may free while queued work uses it.
 struct HostRange {
   uintptr_t begin = 0;
   uint64_t bytes = 0;
@@ -44,33 +44,33 @@ enum class Kind { kLaunch, kCopy, kFill, kHostFunction, kRecord, kWaitEvent, kRe
 
 struct Operation {
   Kind kind;
-  uint64_t order = 0;                // of all work queued in the process
+  uint64_t order = 0;                // position among all queued work of the process
   std::function<void()> run{};       // kLaunch, kCopy, kFill, kHostFunction, kRendezvous
-  std::shared_ptr<Record> record{};  // made by kRecord, waited for by kWaitEvent
-  uint64_t event = 0;                // whose record kWaitEvent waits for
+  std::shared_ptr<Record> record{};  // made by kRecord, awaited by kWaitEvent
+  uint64_t event = 0;                // kWaitEvent waits for its record
   HostRange host{};                  // of a copy
   std::shared_ptr<Rendezvous> rendezvous{};
 };
 
-// Of one stream.
+// The capture of a stream.
 struct Capture {
-  std::vector<Operation> work{};  // what the graph gets
+  std::vector<Operation> work{};  // goes into the graph
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   std::thread::id by{};
-  bool spoiled = false;  // by a call that must not be made meanwhile
+  bool spoiled = false;  // by a call that is forbidden in a capture
 };
 
 struct Stream {
   uint64_t id;
   int device;
   bool legacy = false;      // the default stream of its device
-  bool with_legacy = true;  // keeps order with it
-  bool destroyed = false;   // goes when its work is done
-  bool busy = false;        // its first operation runs on the thread of host functions
+  bool with_legacy = true;  // ordered with the legacy stream
+  bool destroyed = false;   // removed when its work is done
+  bool busy = false;        // its first operation runs on the host thread
   uint64_t fruitless = 0;   // queries since this was made
-  double clock_us = 0;      // pretended: what its work so far would have taken
+  double clock_us = 0;      // simulated duration of its work so far
   std::deque<Operation> queue;
-  std::unique_ptr<Capture> captured;  // null: it is not
+  std::unique_ptr<Capture> captured;  // null: not captured
 };
 
 struct Event {

@@ -1,4 +1,4 @@
-// How every call of NCCL begins.
+// The begin of every call of NCCL.
 #pragma once
 
 #include "../calls/call.hpp"
@@ -6,7 +6,7 @@
 
 namespace penstock::simulated {
 
-// Null, and a report, where it is dead.
+// Null, after a report, if the communicator is destroyed.
 Communicator* find_communicator(Machine& machine, ncclComm_t handle);
 
 template <typename Body>

@@ -1,4 +1,4 @@
-// Who meets whom, and what moves when all have come.
+// The rendezvous of ranks in an operation, and the movement of its bytes.
 #include "clique.hpp"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ void copy(const char* source, char* target, uint64_t bytes) {
   if (source != target) std::memmove(target, source, bytes);
 }
 
-// `parts` by rank, of one collective.
+// `parts` by rank, for one collective.
 void move_collective(const std::vector<Part>& parts) {
   const Part& first = parts.front();
   const uint64_t bytes = first.count * bytes_of(first.type);
@@ -34,7 +34,7 @@ void move_collective(const std::vector<Part>& parts) {
     for (const Part& part : parts) copy(parts[first.peer].source, part.target, bytes);
     return;
   }
-  // Targets may be sources of other ranks, or this one's own.
+  // A target may be the source of another rank, or of this rank.
   const bool scatters = first.pattern == Pattern::kReduceScatter;
   const uint64_t source_bytes = scatters ? bytes * parts.size() : bytes;
   std::vector<std::vector<char>> sources;
@@ -117,7 +117,7 @@ std::vector<Stream*> Batch::streams() {
   return found;
 }
 
-// What each rank brings to the operation of `part`; nothing for those that a message passes by.
+// The part of each rank in the operation of `part`. Empty for ranks outside a message.
 std::vector<Part> Batch::parts_of_all(const Part& part) const {
   std::vector<Part> all(clique_.n_ranks, part);
   for (int rank = 0; rank < clique_.n_ranks; ++rank) {

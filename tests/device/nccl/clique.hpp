@@ -1,4 +1,5 @@
-// Communicators, and the rendezvous of their ranks' streams. All under the machine's lock.
+// Communicators, and the rendezvous of their ranks' streams. The machine's lock protects
+// everything.
 #pragma once
 
 #include <nccl.h>
@@ -17,23 +18,23 @@ namespace penstock::simulated {
 
 enum class Pattern { kSend, kReceive, kAllReduce, kReduce, kReduceScatter, kAllGather, kBroadcast };
 
-// What one rank brings to one operation.
+// The part of one rank in one operation.
 struct Part {
   Pattern pattern;
   const char* source;
   char* target;
-  uint64_t count;  // as the call has it
+  uint64_t count;  // the argument of the call
   ncclDataType_t type;
   ncclRedOp_t operation;
-  int peer;         // of a send or receive; root of a broadcast or reduce
-  uint64_t number;  // of the collectives of its communicator, or of messages between two ranks
+  int peer;         // of a send or receive; the root of a broadcast or reduce
+  uint64_t number;  // counts the collectives of the communicator, or the messages between two ranks
 
   bool is_message() const { return pattern == Pattern::kSend || pattern == Pattern::kReceive; }
 };
 
 struct Clique;
 
-// A call of an operation, on its way to a stream.
+// A call of an operation, before it reaches its stream.
 struct Said {
   ncclComm_t communicator;
   cudaStream_t stream;
@@ -48,8 +49,8 @@ struct Communicator {
   ncclResult_t error = ncclSuccess;
   uint64_t n_collectives = 0;
   std::map<int, uint64_t> n_sent{}, n_received{};  // by peer
-  // Where it does not block: what was said in its last group comes to its streams late, when its
-  // state has been asked for so many times.
+  // If not blocking: the operations of the last group reach their streams only after a number of
+  // questions about the communicator's state.
   bool blocking = true;
   std::vector<Said> late{};
   uint64_t n_groups = 0, asked_until_there = 0;
@@ -59,8 +60,8 @@ class Batch;
 
 struct Clique {
   int n_ranks;
-  std::vector<Communicator*> members;  // by rank; null: not there yet, or gone
-  std::vector<Batch*> batches;         // queued and not moved; their streams own them
+  std::vector<Communicator*> members;  // by rank; null: not there yet, or destroyed
+  std::vector<Batch*> batches;         // queued and not moved; owned by their streams
   bool aborted = false;
   int n_joined = 0;
   bool is_complete() const { return n_joined == n_ranks; }
@@ -69,12 +70,12 @@ struct Clique {
     aborted = true;
     batches.clear();
   }
-  // The batch that holds what `rank` brings to the same operation as `part` of `from`; null where
-  // there is none yet.
+  // The batch of `rank` for the operation to which `part` of `from` belongs. Null if there is no
+  // such batch yet.
   Batch* find(int rank, const Part& part, int from) const;
 };
 
-// What one rank queued in one group on one communicator: it all goes together.
+// The operations that one rank queued in one group on one communicator. They move together.
 class Batch : public Rendezvous {
  public:
   Batch(std::shared_ptr<Clique> clique, int rank, Stream& stream)
@@ -89,7 +90,7 @@ class Batch : public Rendezvous {
   bool all_queued() override;
   std::vector<Stream*> streams() override;
 
-  // The first of those that meet moves the bytes of all.
+  // The first of the batches that meet moves the bytes of all batches.
   void move();
 
   std::vector<Part> parts;
@@ -100,7 +101,8 @@ class Batch : public Rendezvous {
   std::vector<Part> parts_of_all(const Part& part) const;
   void move_part(const Part& part) const;
   bool is_first() const;
-  // This batch, and all that must go with it; false where a rank has not queued its own yet.
+  // Collects this batch and every batch that must move with it. False if a rank has not queued its
+  // batch yet.
   bool gather(std::vector<Batch*>& all);
 
   std::shared_ptr<Clique> kept_;
@@ -109,7 +111,7 @@ class Batch : public Rendezvous {
   Stream& stream_;
 };
 
-// Of the collectives whose rendezvous are open, in the order in which each device issued them.
+// The collectives whose rendezvous are open, in the order in which each device issued them.
 struct Issued {
   const Clique* clique;
   uint64_t number;
@@ -122,18 +124,19 @@ struct Communicators {
   std::map<int, std::deque<Issued>> issued;  // by device
   uint64_t generation = 0;
 };
-// Empty after each reset of the machine.
+// A reset of the machine also empties them.
 Communicators& communicators(Machine& machine);
 
-// Puts all of a group on its streams, one batch for each communicator and stream.
+// Puts the operations of a group on their streams, one batch for each communicator and stream.
 ncclResult_t queue_group(Machine& machine, const std::vector<Said>& all);
 
-// Reports where ranks issue collectives of several communicators in different orders.
+// Reports ranks that issue collectives of several communicators in different orders.
 void note_issue(Machine& machine, const Clique& clique, int device, uint64_t number);
 void forget_issue(Machine& machine, const Clique& clique, uint64_t number);
 
 uint64_t bytes_of(ncclDataType_t type);
-// sum[i] = of all ranks' values, the same for all of them. `by_rank`: see Settings.
+// Writes the reduction of all ranks' values, which is equal on every rank. `by_rank`: see
+// Settings::sums_by_rank.
 void reduce(const std::vector<const char*>& sources, char* target, uint64_t count,
             ncclDataType_t type, ncclRedOp_t operation, bool by_rank);
 

@@ -1,4 +1,4 @@
-// The life of a communicator.
+// The creation and end of communicators.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -85,7 +85,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
   const auto index = static_cast<std::size_t>(result);
   return index < std::size(kTexts) ? kTexts[index] : "unknown result";
 }
-// NCCL's own has the last warning of the process, often none.
+// The real NCCL returns the last warning of the process, often an empty text.
 const char* ncclGetLastError(ncclComm_t) {
   return "";
 }
@@ -113,7 +113,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* communicator, int n_ranks, ncclUniqueI
   return ncclCommInitRankConfig(communicator, n_ranks, id, rank, nullptr);
 }
 
-// All work that was queued before has been done when this returns.
+// Returns after all earlier work is done.
 ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   return nccl_call([&](Machine& machine, Lock& lock) {
     Communicator* found = find_communicator(machine, handle);
@@ -141,7 +141,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   });
 }
 
-// Its work ends without moving anything, on every rank; the others hear of it.
+// On every rank the work ends without moving data. The other ranks get an error.
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
   return nccl_call([&](Machine& machine, Lock&) {
     Communicator* found = find_communicator(machine, handle);

@@ -1,4 +1,5 @@
-// Sends, receives, collectives and groups: what a thread says in a group is queued at its end.
+// Sends, receives, collectives and groups. Operations in a group are queued at the end of the
+// group.
 #include <fmt/format.h>
 
 #include <map>
@@ -24,7 +25,7 @@ uint64_t next_number(Communicator& communicator, const Part& part) {
   return ++communicator.n_collectives;
 }
 
-// Only the address; whoever gives a length that is too long is found when the bytes move.
+// Checks only the address. A wrong length is found when the bytes move.
 bool is_reachable(Machine& machine, const void* pointer, const char* what) {
   if (pointer == nullptr || machine.memory.find(pointer) != nullptr) return true;
   machine.journal.report(Misuse::kWrongPointer,
@@ -50,7 +51,7 @@ ncclResult_t check(Machine& machine, const Said& said) {
   return ncclSuccess;
 }
 
-// Nothing else is said meanwhile to a communicator that does not block.
+// False if a non-blocking communicator has not yet finished its last group.
 bool is_settled(Machine& machine, const Said& said) {
   const Communicator& communicator = *find_communicator(machine, said.communicator);
   if (communicator.late.empty()) return true;
@@ -98,7 +99,7 @@ Part part_of(Pattern pattern, const void* source, void* target, std::size_t coun
 
 }  // namespace
 
-// In the order of their first parts.
+// Queues in the order of the first parts.
 ncclResult_t queue_group(Machine& machine, const std::vector<Said>& all) {
   std::vector<std::pair<Stream*, std::shared_ptr<Batch>>> made;
   std::map<std::pair<ncclComm_t, Stream*>, std::shared_ptr<Batch>> batches;

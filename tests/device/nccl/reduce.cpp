@@ -1,4 +1,4 @@
-// Sums, products, extremes and means over ranks: in the order of ranks, or in one that goes by the
+// Sums, products, extremes and means over ranks. The order is the order of ranks, or depends on the
 // element and the size of the message.
 #include <kernels/element/half.hpp>
 
@@ -12,7 +12,7 @@
 namespace penstock::simulated {
 namespace {
 
-// 16-bit floats are added as floats and rounded after each addition, as rings of ranks do.
+// 16-bit floats are added as floats and rounded after each addition, as in rings of ranks.
 struct Half {
   uint16_t bits;
   operator float() const { return std::bit_cast<float>(kernels::float_bits(bits)); }
@@ -49,7 +49,7 @@ V joined(V a, V b, ncclRedOp_t operation) {
   }
 }
 
-// A rank's value as it is added: of means of floats a part, as NCCL divides these first.
+// The addend of a rank. For a mean of floats the value is first divided, as NCCL does.
 template <typename T>
 T taken(const char* source, uint64_t i, std::size_t n_ranks, ncclRedOp_t operation) {
   T value;
@@ -62,8 +62,8 @@ T taken(const char* source, uint64_t i, std::size_t n_ranks, ncclRedOp_t operati
   return value;
 }
 
-// Who begins the sum of an element, as in a ring that is cut into a part for each rank; NCCL also
-// takes another algorithm for another size, which nobody may know.
+// The rank that begins the sum of an element, as in a ring with one part per rank. NCCL also
+// chooses the algorithm by the size, so no program may rely on the order.
 std::size_t first_rank(uint64_t i, uint64_t count, std::size_t n_ranks) {
   const uint64_t of_part = (count + n_ranks - 1) / n_ranks;
   return (i / of_part + count) % n_ranks;

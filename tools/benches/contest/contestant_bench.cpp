@@ -57,7 +57,7 @@ void Contestant::turn(Training& training) {
   exposed_ms_ = step_ms_ - training.most_of_all_ranks(double(computed_ns_) * share);
 }
 
-// What it waits for puts off all that comes behind.
+// A wait here delays all later layers.
 void Contestant::forward(const Training& training) {
   const bool deferred = is_under_way_ && set_->defers();
   if (!deferred) end_step();
@@ -128,7 +128,7 @@ void Contestant::check_result(Training& training, const std::vector<float>& mean
   uint64_t hash = 14695981039346656037u, least = 0, most = 0, not_zero = 0;
   for (size_t i = 0; i < result.size(); ++i) {
     const float expected = mean[(i + by) % mean.size()];
-    // The order of a sum may differ: a rounding per rank, at the size of its largest value (some
+    // The order of a sum may differ: one rounding per rank, at the size of the largest value (some
     // hundreds).
     if (dense_ && std::abs(result[i] - expected) > 1e-4f * (1.0f + std::abs(expected)))
       check(internal("{}: entry {} is {}, expected the mean {}", name_, i, result[i], expected));
@@ -164,7 +164,7 @@ json Contestant::told() const {
   return figures;
 }
 
-// Stages of this step, summed over its buckets, and whether the plan is another than before.
+// Reads the stages of this step, summed over buckets, and whether there is a new plan.
 void Contestant::read_report() {
   auto text = set_->report();
   check(text.status());

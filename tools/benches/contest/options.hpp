@@ -11,7 +11,7 @@
 
 namespace penstock::bench {
 
-// Ends the program: the named option or file is wrong.
+// Ends the program because the named option or file is wrong.
 [[noreturn]] inline void refuse(const std::string& what) {
   std::fprintf(stderr, "bench_schedulers: %s\n", what.c_str());
   std::_Exit(2);
@@ -27,7 +27,7 @@ class Options {
       if (!numbers_.contains(name) && !files_.contains(name))
         refuse(fmt::format("there is no option {}; see the head of schedulers_bench.cpp", name));
   }
-  // Empty where it was not given and need not be.
+  // Empty if the option was not given and is optional.
   std::string text(const std::string& name) const {
     const auto found = texts_.find(name);
     if (found != texts_.end()) return found->second;
@@ -46,7 +46,7 @@ class Options {
 
  private:
   std::map<std::string, std::string> texts_;
-  std::map<std::string, bool> files_{// and whether one must be given
+  std::map<std::string, bool> files_{// and whether it is required
                                      {"--gradients", true},
                                      {"--contestants", true},
                                      {"--timeline", false}};

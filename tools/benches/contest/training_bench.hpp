@@ -1,4 +1,5 @@
-// A training that is slept: when each layer is reached, and the values that its gradients have.
+// A training that sleeps in place of computation: the time of each layer, and the values of its
+// gradients.
 #pragma once
 
 #include "tools/benches/contest/options.hpp"
@@ -22,7 +23,7 @@ struct Gradient {
   std::string name;
   int64_t elements;
   double share;  // of backward, after which it is ready
-  size_t first;  // in a buffer that holds all gradients
+  size_t first;  // index in a buffer of all gradients
 };
 
 inline std::vector<Gradient> read_gradients(const std::string& path) {
@@ -57,11 +58,11 @@ inline void sleep_until(int64_t moment_ns) {
   }
 }
 
-// What is the same for every contestant of a rank.
+// The data that all contestants of a rank share.
 class Training {
  public:
-  // Backward and forward of this rank, in nanoseconds. `steps` of a turn need as many buffers, and
-  // one more where a turn takes a step before those that count.
+  // The durations of backward and forward of this rank, in nanoseconds. A turn of `steps` steps
+  // needs as many buffers, and one more if the turn has an extra step before the counted steps.
   Training(std::vector<Gradient> made, double backward_ns, double forward_ns, size_t steps)
       : gradients(std::move(made)), forward_ns(int64_t(forward_ns)), steps(steps) {
     MPI_Comm_dup(MPI_COMM_WORLD, &world);
@@ -72,11 +73,11 @@ class Training {
     buffers_.assign(is_steady() ? steps + 1 : 1, std::vector<float>(source_.size()));
   }
 
-  // Steps follow each other, each with a forward: what one leaves for the next one counts there.
+  // Steps follow each other, each with a forward, so deferred legs count in the next step.
   bool is_steady() const { return forward_ns > 0; }
 
-  // The values of step `number` lie in the returned buffer: the same numbers elsewhere in each
-  // step.
+  // Fills a buffer with the values of step `number` and returns it. In each step the numbers are
+  // equal, but shifted.
   std::vector<float>& refresh(uint64_t number) {
     const size_t by = shift(number);
     std::vector<float>& buffer = buffer_of(number);
@@ -87,7 +88,7 @@ class Training {
   std::vector<float>& buffer_of(uint64_t number) { return buffers_[number % buffers_.size()]; }
   size_t shift(uint64_t number) const { return number * kShift % source_.size(); }
 
-  // Over all ranks, of the values of step 0.
+  // The mean over all ranks of the values of step 0.
   std::vector<float> mean() const {
     std::vector<float> mean(source_.size());
     for (const Gradient& gradient : gradients)
@@ -104,19 +105,19 @@ class Training {
   }
 
   const std::vector<Gradient> gradients;
-  std::vector<size_t> order;          // of readiness
-  std::vector<int64_t> ready_ns;      // of each, after the start of backward
-  std::vector<int64_t> first_use_ns;  // of each, after the start of forward
+  std::vector<size_t> order;          // in which they become ready
+  std::vector<int64_t> ready_ns;      // per gradient, after the begin of backward
+  std::vector<int64_t> first_use_ns;  // per gradient, after the begin of forward
   const int64_t forward_ns;
-  const size_t steps;  // that count in a turn
+  const size_t steps;  // counted steps of a turn
   MPI_Comm world;
   int rank, ranks;
 
  private:
-  static constexpr size_t kShift = 7919 * 64;  // entries by which values move from step to step
+  static constexpr size_t kShift = 7919 * 64;  // shift of the values from step to step, in entries
 
-  // Forward takes each layer the same share of its time as backward does, as resnet50_backward.py
-  // tells `penstock plan`. The medians of the file may change places; forward does not.
+  // Each layer takes an equal share of forward and backward, as resnet50_backward.py tells
+  // `penstock plan`. The medians in the file may be out of order, but the forward is in order.
   void set_moments(double backward_ns, double forward_ns) {
     order.resize(gradients.size());
     std::iota(order.rbegin(), order.rend(), size_t{0});
@@ -132,7 +133,7 @@ class Training {
       ready_ns.push_back(int64_t(gradient.share * backward_ns));
   }
 
-  // Normal times exp(normal), as gradients look; other ones on every rank.
+  // Normal times exp(normal), as in gradients. Each rank has other values.
   std::vector<float> heavy_tailed(size_t n) const {
     std::mt19937_64 generator(uint32_t(rank) + 1);
     std::normal_distribution<float> normal;
@@ -141,8 +142,8 @@ class Training {
     return values;
   }
 
-  std::vector<float> source_;                // which all contestants share
-  std::vector<std::vector<float>> buffers_;  // what a step gets and leaves its result in
+  std::vector<float> source_;                // shared by all contestants
+  std::vector<std::vector<float>> buffers_;  // gradients of a step, then its results
 };
 
 }  // namespace penstock::bench

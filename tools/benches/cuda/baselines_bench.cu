@@ -1,5 +1,5 @@
-// Rows of what others need for the same: reading alone, and the exact top-k as CUB has it. The CUB
-// of CUDA 13.0 selects by sorting everything; a later one with a top-k of its own would be faster.
+// Rows for comparison: plain reading, and exact top-k with CUB. The CUB of CUDA 13.0 sorts all
+// entries to select. A later CUB with its own top-k would be faster.
 #include "bench.hpp"
 
 #include <cub/device/device_radix_sort.cuh>
@@ -11,7 +11,7 @@ namespace penstock::kernels::cuda::bench {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kSignBit = 31;  // magnitudes are the bits below it, and are in order as integers
+constexpr int kSignBit = 31;  // the bits below are the magnitude and have the order of integers
 
 unsigned blocks(uint64_t n) {
   return static_cast<unsigned>((n + kThreads - 1) / kThreads);
@@ -45,12 +45,12 @@ void add_read(std::vector<Row>& rows, const std::vector<float>& x, const float* 
                         cub::DeviceReduce::Sum(memory, room, on_device, sum, n, stream));
                   },
                   [=] {
-                    // In float32, thousands of terms one after the other at most.
+                    // In float32, a sum adds at most thousands of terms in sequence.
                     return std::fabs(fetch(sum, 1)[0] - exact) <= 1e-3 * magnitudes;
                   }});
 }
 
-// What CUB sorts, before and after.
+// The arrays of CUB's sort, before and after.
 struct Sorted {
   uint32_t *magnitudes, *indices, *magnitudes_after, *indices_after;
 };
@@ -82,7 +82,8 @@ void add_sorted(std::vector<Row>& rows, const std::vector<float>& x, const float
                     take_values<<<blocks(k), kThreads, 0, stream>>>(on_device, indices, k, values);
                     return static_cast<int32_t>(cudaGetLastError());
                   },
-                  // The sort is stable: of equal magnitudes the lower index goes first, as ours.
+                  // The sort is stable, so lower indices come first among equal magnitudes, as in
+                  // our selection.
                   [=, &x] { return fetch(indices, k) == largest_on_cpu(x, k); }});
 }
 

@@ -1,13 +1,13 @@
-// Times the CUDA kernels against a copy from device to device, in rounds that go through all of
-// them in turn; every result is compared with the CPU's before anything is timed. A row that is
-// wrong says so beside its times, and the others go on; the status is then 1.
+// Times the CUDA kernels against a copy from device to device, in rounds. A round runs every row
+// once. Before the timing every result is compared with the CPU's result. A wrong row says so
+// beside its times, the other rows still run, and the exit status is 1.
 //
 //   kernels_cuda_bench [--json] [--numel N] [--rounds R] [--table LIBRARY.so]
 //
-// A row's fraction is the rate at which its necessary bytes move over the copy's rate, both
-// counting reads and writes. --json prints one line for programs. --table names
-// libpenstock_device_cuda.so, whose calls are timed too. Without a device it says "skipped" and
-// why.
+// The fraction of a row is the rate of its necessary bytes divided by the rate of the copy. Both
+// count reads and writes. --json prints one line for programs. --table names
+// libpenstock_device_cuda.so, whose calls are timed too. If there is no device it prints "skipped"
+// and the reason.
 #include "bench.hpp"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ void* allocate(uint64_t bytes) {
   return memory;
 }
 
-// A plain generator: the library's would take longer than the benchmark.
+// A simple generator, because the generators of the library would take longer than the benchmark.
 std::vector<float> gradient(uint64_t n) {
   std::vector<float> x(n);
   uint64_t state = 1;
@@ -79,7 +79,7 @@ Options read(int argc, char** argv) {
   return options;
 }
 
-// Milliseconds of one run, by events of the device.
+// Milliseconds of one run, measured by events of the device.
 class Timer {
  public:
   Timer() {
@@ -110,11 +110,11 @@ Spread spread_of(std::vector<float> times) {
   return {times[times.size() / 2], times.front(), times.back()};
 }
 
-// What came of a row.
+// The outcome of a row.
 struct Outcome {
   Row row;
-  std::string wrong;         // empty where the result is the CPU's
-  std::vector<float> times;  // none where it does not run
+  std::string wrong;         // empty if the result is right
+  std::vector<float> times;  // empty if the row cannot run
   // GB/s.
   double rate() const {
     return static_cast<double>(row.bytes) / (double{spread_of(times).median} * 1e6);
@@ -122,7 +122,7 @@ struct Outcome {
 };
 using Outcomes = std::vector<Outcome>;
 
-// For a string of JSON.
+// Makes a text valid in a JSON string.
 std::string quoted(std::string text) {
   for (char& letter : text)
     if (letter == '"' || letter == '\\' || static_cast<unsigned char>(letter) < ' ') letter = '\'';
@@ -173,8 +173,8 @@ Row copy_of(uint64_t bytes) {
           [] { return true; }};
 }
 
-// A group that cannot be made, for want of memory for one, leaves its further rows out, and says
-// so; whether it was made.
+// Adds the rows of a group. If there is no memory for a row, it reports and leaves out the rest of
+// the group. Returns whether every row was made.
 bool add(const char* group, const std::function<void()>& rows) {
   try {
     rows();
@@ -185,7 +185,7 @@ bool add(const char* group, const std::function<void()>& rows) {
   }
 }
 
-// One run, which is looked at.
+// One run, whose result is checked.
 std::string difference_of(const Row& row, Timer& timer) try {
   (void)timer.time(row);
   return row.verify() ? "" : "the result is not the CPU's";
@@ -199,8 +199,8 @@ void time(Outcome& of, Timer& timer) try {
   of.wrong = error.what();
 }
 
-// One run of each that is looked at, then rounds: in each, every row once, one after the other.
-// Whether all results are the CPU's.
+// Runs and checks each row once. Then runs rounds: each round runs every row once, in order.
+// Returns whether every result equals the CPU's.
 bool run(const Options& options, const char* device) {
   const std::vector<float> x = gradient(options.numel);
   std::vector<Row> rows{copy_of(options.numel * sizeof(float))};
@@ -225,7 +225,7 @@ bool run(const Options& options, const char* device) {
   return all_right;
 }
 
-// Whether there is nothing to run on; says why.
+// Whether there is no device. Then prints the reason.
 bool is_skipped(bool json) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);

@@ -1,4 +1,4 @@
-// What the parts of the benchmark share: rows, and device memory that lasts as long as the program.
+// Shared by the parts of the benchmark: rows, and device memory that lives as long as the program.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,18 +14,18 @@ namespace penstock::kernels::cuda::bench {
 // One line of the result.
 struct Row {
   std::string what;
-  uint64_t bytes;                            // that must be read and written, at the least
-  std::function<int32_t(cudaStream_t)> run;  // queues the work, again and again
-  std::function<bool()> verify;              // after one run; what it left is as on the CPU
+  uint64_t bytes;                            // bytes that must be read and written, at the least
+  std::function<int32_t(cudaStream_t)> run;  // queues the work, many times
+  std::function<bool()> verify;              // after one run: whether the result is the CPU's
 };
 
-// Throws a sentence, which ends what makes or runs a row.
+// Throws a message, which ends the making or the run of a row.
 [[noreturn]] void fail(const std::string& what);
 void require(cudaError_t error, const char* call);
 #define SUCCEED(call) \
   ::penstock::kernels::cuda::bench::require(static_cast<cudaError_t>(call), #call)
 
-// Never freed: everything lives until the program ends.
+// Never freed, because everything lives until the program ends.
 void* allocate(uint64_t bytes);
 template <typename T>
 T* array(uint64_t count) {
@@ -47,10 +47,10 @@ inline Workspace workspace(uint64_t bytes) {
   return {allocate(bytes), bytes};
 }
 
-// Normal values times a heavy tail, as gradients have.
+// Normal values times a heavy tail, as in gradients.
 std::vector<float> gradient(uint64_t n);
 
-// The indices that the CPU chooses.
+// The indices that the CPU selects.
 std::vector<uint32_t> largest_on_cpu(const std::vector<float>& x, uint64_t k);
 
 void add_baselines(std::vector<Row>& rows, const std::vector<float>& x);

@@ -1,5 +1,5 @@
-// Rows of low-rank products and of orthogonalisation. A fold with beta 0 keeps the matrix as it is
-// from round to round.
+// Rows of low-rank products and of orthogonalisation. A fold with beta 0 keeps the matrix equal in
+// every round.
 #include <penstock/memory.h>
 #include <kernels/cuda/low_rank.hpp>
 #include "bench.hpp"
@@ -15,7 +15,7 @@ using Floats = std::vector<float>;
 
 constexpr uint64_t kCols = 4096;
 
-// A matrix and its factors, on both sides.
+// A matrix and its factors, on the host and on the device.
 struct Case {
   Shape shape;
   const Floats* m;
@@ -40,7 +40,7 @@ uint64_t factor_bytes(const Shape& s) {
   return (s.rows + s.cols) * s.rank * sizeof(float);
 }
 
-// A few sums of a product, exact.
+// Compares a few entries of a product with exact sums.
 bool near_exact(const Case& c, bool transposed, const Floats& got) {
   const Shape& s = c.shape;
   const uint64_t terms = transposed ? s.rows : s.cols;
@@ -80,7 +80,7 @@ void add_products(std::vector<Row>& rows, const Case& c) {
                   [=] { return near_exact(c, true, fetch(q, s.cols * s.rank)); }});
 }
 
-// beta 0 and gamma 1: the matrix becomes the gradient, whatever it was.
+// With beta 0 and gamma 1 the matrix becomes the gradient, for any earlier values.
 void add_folded(std::vector<Row>& rows, const Case& c) {
   const Shape s = c.shape;
   const Workspace work = workspace(low_rank::multiply_workspace_bytes(s));
@@ -96,7 +96,7 @@ void add_folded(std::vector<Row>& rows, const Case& c) {
                   [=] { return near_exact(c, false, fetch(p, s.rows * s.rank)); }});
 }
 
-// The first entries as on the CPU.
+// Compares the first entries with the CPU.
 void add_expansion(std::vector<Row>& rows, const Case& c, float* out) {
   const Shape s = c.shape;
   const float *const left = c.left, *const right = c.right;
@@ -123,7 +123,7 @@ void add_expansion(std::vector<Row>& rows, const Case& c, float* out) {
        }});
 }
 
-// After the first run the columns are orthonormal already: once through Cholesky-QR, as mostly.
+// After the first run the columns are orthonormal. So one Cholesky-QR is enough, as in most steps.
 void add_orthogonalise(std::vector<Row>& rows, const Case& c) {
   const uint64_t n = c.shape.rows, rank = c.shape.rank;
   auto* const p = array(c.p);

@@ -1,5 +1,5 @@
-// Rows of signs, of stochastic rounding and of conversions. Nothing is taken out of values, so that
-// every round does the same.
+// Rows of signs, of stochastic rounding and of conversions. No row subtracts sent values, so that
+// every round does equal work.
 #include <kernels/convert.hpp>
 #include <kernels/cuda/reduce.hpp>
 #include <kernels/cuda/sign.hpp>
@@ -16,8 +16,8 @@ namespace {
 
 constexpr RandomKey kKey = random_key({1, 2, 3, 0});
 constexpr uint64_t kVoters = 8;
-constexpr uint64_t kBucket = 512;     // what QSGD has where nothing else is asked for
-constexpr uint64_t kSignBucket = 64;  // the smallest of one-bit SGD
+constexpr uint64_t kBucket = 512;     // QSGD's default
+constexpr uint64_t kSignBucket = 64;  // the smallest bucket of 1-bit SGD
 
 void add_signs(std::vector<Row>& rows, const std::vector<float>& x, const float* on_device) {
   const uint64_t n = x.size(), words = sign_words(n);
@@ -33,7 +33,7 @@ void add_signs(std::vector<Row>& rows, const std::vector<float>& x, const float*
                   [=](cudaStream_t s) { return pack_signs(on_device, n, room, work, s); },
                   [=] { return fetch(negative, words) == plane; }});
 
-  // All voters agree, on planes of their own.
+  // All voters agree. Each has its own planes.
   std::vector<ValuedSigns> senders;
   std::vector<Signs> voters;
   auto* const number = array(std::vector<float>{1.0f});
@@ -117,7 +117,7 @@ void add_rounding(std::vector<Row>& rows, const std::vector<float>& x, float* on
                   }});
 }
 
-// In buckets, each with a number of its own.
+// Rows with buckets, each with its own number.
 void add_buckets(std::vector<Row>& rows, const std::vector<float>& x, float* on_device) {
   const uint64_t n = x.size(), n_buckets = (n + kBucket - 1) / kBucket;
   std::vector<float> largest(n_buckets), steps(n_buckets);

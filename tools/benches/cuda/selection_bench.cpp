@@ -1,5 +1,5 @@
-// Rows of selection and sums. What is taken out of work would be missing in the next round, so rows
-// select without taking; a fold with beta 0 keeps work as it is from round to round.
+// Rows of selection and sums. Rows select without taking entries out of `work`, because the next
+// round needs these entries. A fold with beta 0 keeps `work` equal in every round.
 #include <penstock/memory.h>
 #include <kernels/cuda/reduce.hpp>
 #include <kernels/cuda/rows.hpp>
@@ -42,7 +42,8 @@ void add_largest(std::vector<Row>& rows, const std::vector<float>& x, const floa
        [=, &x] { return fetch(indices, k) == largest_on_cpu(x, k); }});
 }
 
-// A bucket of small gradients, where launches are what costs: in one call, and in one for each.
+// A bucket of small gradients, where most of the cost is launches: in one call, and in one call per
+// gradient.
 void add_bucket(std::vector<Row>& rows, const std::vector<float>& x, const float* on_device) {
   constexpr uint64_t kArrays = 20, kNumel = 16 * 1024, kChosen = kNumel / 100;
   if (x.size() < kArrays * kNumel) return;
@@ -75,8 +76,8 @@ void add_bucket(std::vector<Row>& rows, const std::vector<float>& x, const float
                   verify});
 }
 
-// beta 0 and gamma 1: work becomes the gradient, whatever it was, and the bytes are those of any
-// memory.
+// With beta 0 and gamma 1 `work` becomes the gradient, for any earlier values. The bytes are as
+// with any memory.
 void add_folded(std::vector<Row>& rows, const std::vector<float>& x, const float* grad,
                 bool momentum) {
   const uint64_t n = x.size(), k = n / 100;
@@ -96,7 +97,7 @@ void add_folded(std::vector<Row>& rows, const std::vector<float>& x, const float
                            : "residual and exact top-k in one pass, taken out, 1 %",
                   n * (momentum ? 20 : 12) + k * 8,
                   [=](cudaStream_t s) {
-                    if (momentum)  // work would grow; zeroing it is not part of the bytes
+                    if (momentum)  // otherwise work would grow; clearing does not count as bytes
                       return select_largest(target, n, k, indices, values, work, s, &fold);
                     return take_largest(target, n, k, indices, values, work, s, &fold);
                   },
@@ -119,7 +120,7 @@ void add_above(std::vector<Row>& rows, const std::vector<float>& x, const float*
          return select_above(on_device, n, threshold, capacity, indices, values, count, work, s);
        },
        [=] {
-         // Ties at the threshold may add a few.
+         // Ties at the threshold may add a few entries.
          const uint64_t found = fetch(count, 1)[0];
          return found >= largest.size() && found <= largest.size() + largest.size() / 100;
        }});

@@ -1,5 +1,5 @@
-// Rows of the device's table, through which every gradient passes once: the look for what is not
-// finite, with and without widening, and copies of many arrays within the device.
+// Rows of the device table through which every gradient passes once: the inspection for non-finite
+// values, with and without widening, and copies of many arrays within the device.
 #include "bench.hpp"
 #include "core/device/device_table.h"
 

@@ -16,7 +16,7 @@ BENCH uint64_t bench_low_rank_scratch(uint64_t rows, uint64_t cols, uint64_t ran
 }
 
 // work += grad; p = orthogonal(work q); q = work^T p; work -= p q^T; out = p q^T; q orthogonal for
-// the next step: what encode and decode of both rounds do where the world is one rank.
+// the next step. These are encode and decode of both rounds in a world of one rank.
 BENCH void bench_power_sgd(const float* grad, float* work, float* out, float* p, float* q,
                            uint64_t rows, uint64_t cols, uint64_t rank, float* scratch) {
   const low_rank::Shape shape{rows, cols, rank};

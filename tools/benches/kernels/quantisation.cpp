@@ -23,7 +23,7 @@ PENSTOCK_DOOR void bench_unpack_signs(const uint64_t* negative, uint64_t n, floa
   kernels::sum_valued_signs(&sender, 1, n, n + 64, true, out, kPath);
 }
 
-// `planes` holds those of all voters, one behind the other.
+// `planes` has the planes of all voters, one after the other.
 PENSTOCK_DOOR void bench_vote(const uint64_t* planes, uint64_t voters, uint64_t n,
                               uint64_t* positive, uint64_t* negative) {
   std::vector<kernels::Signs> signs;
@@ -32,7 +32,7 @@ PENSTOCK_DOOR void bench_vote(const uint64_t* planes, uint64_t voters, uint64_t 
   kernels::majority_planes(signs.data(), voters, n, positive, negative, kPath);
 }
 
-// EF-sign with its residual: add the gradient, sum magnitudes, pack, take out.
+// EF-sign with its residual: add the gradient, sum magnitudes, pack, subtract.
 PENSTOCK_DOOR float bench_ef_sign(const float* grad, float* work, uint64_t n, uint64_t* negative) {
   constexpr uint64_t kTile = 4096;
   double sum = 0;
@@ -47,7 +47,7 @@ PENSTOCK_DOOR float bench_ef_sign(const float* grad, float* work, uint64_t n, ui
   return scale;
 }
 
-// One grid for all, as after its norm is known.
+// One grid for all values, as after the norm is known.
 PENSTOCK_DOOR void bench_levels(float* x, uint64_t n, float step, uint8_t* codes) {
   kernels::round_to_levels(x, n, {step, 127}, {1}, 0, false, codes, kPath);
 }
@@ -57,7 +57,7 @@ PENSTOCK_DOOR void bench_ternary(float* x, uint64_t n, float scale, uint64_t* ne
   kernels::round_to_signs(x, n, scale, {1}, 0, false, negative, nonzero, kPath);
 }
 
-// Norms of 512 elements included.
+// Includes norms of 512 elements.
 PENSTOCK_DOOR void bench_qsgd(float* x, uint64_t n, float* steps, uint8_t* codes) {
   for (uint64_t at = 0; at < n; at += 512) {
     const uint64_t some = n - at < 512 ? n - at : 512;

@@ -33,8 +33,9 @@ BENCH void bench_select_rows(const float* x, uint64_t rows, uint64_t width, uint
   kernels::select_rows(x, rows, width, k, indices, values, {scratch, scratch_bytes}, fastest());
 }
 
-// work = work + grad, or with u: u = m u + grad, work = work + u; the k largest of work go, and u
-// forgets them. threshold >= 0: those above it go instead, at most k. Returns how many went.
+// work = work + grad, or with u: u = m u + grad, work = work + u. The k largest entries of work are
+// sent and removed from u. threshold >= 0: instead the entries above it are sent, at most k.
+// Returns the number of sent entries.
 BENCH uint64_t bench_fold(const float* grad, float* work, float* u, float m, uint64_t n,
                           float threshold, uint64_t k, uint32_t* indices, float* values,
                           void* scratch, uint64_t scratch_bytes) {

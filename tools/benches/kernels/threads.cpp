@@ -1,5 +1,5 @@
-// The same kernels on one thread and on several: the functions behind threads.py. Workers are the
-// runtime's own.
+// Kernels on one thread and on several threads: the functions behind threads.py. The workers are
+// the runtime's.
 #include "core/base/workers.hpp"
 
 #include <kernels/low_rank.hpp>
@@ -14,7 +14,7 @@ namespace low_rank = penstock::kernels::low_rank;
 
 namespace {
 
-// Ended before the library goes.
+// The workers end before the library is unloaded.
 penstock::Workers& workers() {
   static penstock::Workers all;
   return all;
@@ -53,7 +53,8 @@ BENCH void bench_threads_rows(const float* x, uint64_t rows, uint64_t width, uin
                        execution(threads));
 }
 
-// QSGD of 8 bits with the largest magnitude of each 512, as the compressor does it, but not packed.
+// QSGD with 8 bits and the largest magnitude of each 512 elements, as in the compressor, but not
+// packed.
 BENCH void bench_threads_qsgd(float* x, uint64_t n, float* steps, uint8_t* codes, bool threads) {
   constexpr uint64_t kBucket = 512;
   const kernels::Execution on = execution(threads);

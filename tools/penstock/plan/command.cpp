@@ -204,12 +204,11 @@ void add_plan(CLI::App& app, Invocation& invocation) {
                    "run the job after --, write the profile of its model to this file, and use it")
       ->type_name("FILE")
       ->excludes(model);
-  CLI::Option* scheme =
-      plan->add_option(
-              "--scheme", options->schemes,
-              "a TOML file or a folder of TOML files; may be repeated; default: all of conf/")
-          ->allow_extra_args(false)
-          ->type_name("FILE|DIR");
+  CLI::Option* scheme = plan->add_option("--scheme", options->schemes,
+                                         "a TOML file or a folder of TOML files; may be given "
+                                         "several times; default: all files of conf/")
+                            ->allow_extra_args(false)
+                            ->type_name("FILE|DIR");
   add_cluster(*plan, *options);
   add_costs(*plan, *options);
   CLI::Option* sweep =

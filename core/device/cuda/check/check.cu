@@ -1,6 +1,6 @@
-// Loads libpenstock_device_cuda.so, or the simulated one, as the core does and checks its table on
-// every device there is: copies, the order that events make between streams, queries while work is
-// under way. Prints "skipped: no CUDA device (reason)" and ends well where there is none.
+// Loads libpenstock_device_cuda.so, or the simulated library, as the core does. Checks its table on
+// every device: copies, the order that events make between streams, queries while work is under
+// way. If there is no device it prints "skipped: no CUDA device (reason)" and exits with 0.
 //
 //   device_cuda_check LIBRARY.so
 #include "core/device/cuda/check/check.hpp"
@@ -36,8 +36,8 @@ void note(int32_t error, const char* call) {
 
 namespace {
 
-// Busy for about `cycles` clock ticks, then writes: work that is surely still under way when the
-// host looks.
+// Runs for about `cycles` clock ticks and then writes, so the work is certainly still under way
+// when the host queries.
 __global__ void write_late(float* data, uint64_t n, float value, long long cycles) {
   const long long start = clock64();
   while (clock64() - start < cycles) {
@@ -46,7 +46,7 @@ __global__ void write_late(float* data, uint64_t n, float value, long long cycle
     data[i] = value;
 }
 
-constexpr long long kLateCycles = 200'000'000;  // about 0.1 s: far longer than a launch takes
+constexpr long long kLateCycles = 200'000'000;  // about 0.1 s, far longer than a launch
 
 void check_copies(int32_t device) {
   const Streams streams(device);
@@ -67,7 +67,7 @@ void launch_late_write(int32_t device, float* data, uint64_t n, float value, voi
   REQUIRE(cudaGetDevice(&before) == cudaSuccess);
   SUCCEED(make_current, device);
   REQUIRE(cudaSetDevice(device) == cudaSuccess);
-  cudaLaunchConfig_t config{};  // and no <<<...>>>, for compilers other than nvcc
+  cudaLaunchConfig_t config{};  // no <<<...>>>, because other compilers than nvcc compile this
   config.gridDim = dim3(4);
   config.blockDim = dim3(128);
   config.stream = static_cast<cudaStream_t>(stream);
@@ -82,8 +82,8 @@ bool has_passed(int32_t device, void* event) {
   return done == 1;
 }
 
-// The second stream reads what a slow kernel on the first writes: right only if the event orders
-// them.
+// The second stream reads values that a slow kernel on the first stream writes. They are right only
+// if the event orders the streams.
 void check_events(int32_t device) {
   constexpr uint64_t kNumel = 4096;
   const Streams streams(device);
@@ -92,7 +92,7 @@ void check_events(int32_t device) {
   void *event = nullptr, *begin = nullptr, *end = nullptr;
   SUCCEED(event_create, device, &event);
   for (void** timed : {&begin, &end}) SUCCEED(event_create_timed, device, timed);
-  REQUIRE(has_passed(device, event));  // nothing was recorded
+  REQUIRE(has_passed(device, event));  // before a record
 
   SUCCEED(event_record, device, begin, streams.first);
   launch_late_write(device, data.data, kNumel, 3.0f, streams.first);
@@ -111,7 +111,7 @@ void check_events(int32_t device) {
   for (void* const made : {event, begin, end}) SUCCEED(event_destroy, device, made);
 }
 
-// Errors come back as numbers with a text, and do not stick to the next call.
+// Errors are numbers with a text, and do not affect the next call.
 void check_errors(int32_t device, int32_t count) {
   void* stream = nullptr;
   const int32_t error = table->stream_create(count + 100, 0, &stream);
@@ -131,7 +131,7 @@ void print(int32_t device) {
       static_cast<double>(found.memory_bytes) / (1 << 30), found.n_copy_engines);
 }
 
-// Every part, whatever came of those before it; whether all is right.
+// Runs every part, also after a failed part. Returns whether every part has passed.
 bool check(int32_t device, int32_t count) {
   const struct {
     const char* name;
@@ -164,7 +164,7 @@ bool check(int32_t device, int32_t count) {
   return all_right;
 }
 
-// The devices of the library; whether they are as its table says.
+// Checks the devices of the library. Returns whether its table is right.
 bool check_all() {
   REQUIRE(table != nullptr);
   REQUIRE(table->struct_size == sizeof(penstock_device_table));
@@ -197,7 +197,7 @@ int main(int argc, char** argv) {
   check::table = static_cast<const penstock_device_table*>(dlsym(library, "penstock_device"));
   try {
     return check::check_all() ? 0 : 1;
-  } catch (const check::Difference&) {  // it was said
+  } catch (const check::Difference&) {  // already printed
     return 1;
   }
 }

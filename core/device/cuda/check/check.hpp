@@ -1,5 +1,5 @@
-// What the parts of the check of a device table share. A call that fails ends its part with its
-// text, and those behind it go on; what is made is given back where its scope ends.
+// Helpers for the parts of the check of a device table. A failed call ends its part with the error
+// text, and the next part still runs. Objects are given back at the end of their scope.
 #pragma once
 
 #include "core/device/device_table.h"
@@ -11,7 +11,7 @@
 
 namespace penstock::device_check {
 
-// Ends a part; what differs was said.
+// Thrown to end a part, after the difference was printed.
 struct Difference {};
 
 #define REQUIRE(condition)                                                         \
@@ -24,8 +24,8 @@ struct Difference {};
 
 extern const penstock_device_table* table;
 
-// Every call that must succeed goes through the first, and what gives back, where nothing may be
-// thrown, through the second.
+// SUCCEED is for calls that must succeed. GIVE_BACK is for calls that give back memory in
+// destructors, which must not throw.
 void require(int32_t error, const char* call);
 void note(int32_t error, const char* call);
 #define SUCCEED(function, ...) require(table->function(__VA_ARGS__), #function)
@@ -99,7 +99,7 @@ class OnHost : public Array<T, PinnedMemory> {
   void send(T* to, uint64_t count, void* stream) const {
     SUCCEED(copy_to_device, this->device_, to, this->data, count * sizeof(T), stream);
   }
-  // Comes back when the elements are there.
+  // Returns when the elements have arrived.
   void bring(const T* from, uint64_t count, void* stream) {
     SUCCEED(copy_to_host, this->device_, this->data, from, count * sizeof(T), stream);
     SUCCEED(stream_wait, this->device_, stream);
@@ -107,7 +107,7 @@ class OnHost : public Array<T, PinnedMemory> {
   T& operator[](uint64_t i) { return this->data[i]; }
 };
 
-// Looks at an array for what is not finite; what it writes to `array.found` comes to the host.
+// Inspects an array for non-finite values and copies the answer in `array.found` to the host.
 class Look {
  public:
   explicit Look(int32_t device) : device_(device), there_(device, 1), found_(device, 1) {}

@@ -7,7 +7,7 @@
 namespace penstock::device_check {
 namespace {
 
-// An array of floats and one behind its end that nothing may write.
+// An array of floats, and a float behind it that no kernel may write.
 class Elements {
  public:
   Elements(int32_t device, uint64_t count)
@@ -20,7 +20,7 @@ class Elements {
 
   float operator[](uint64_t i) { return values_[i]; }
 
-  // Whether the look finds what is not finite where `last` is the last value.
+  // Whether the inspection finds a non-finite value if `last` is the last value.
   bool find(float last) {
     for (uint64_t i = 0; i <= count_; ++i) values_[i] = static_cast<float>(i) * 0.5f;
     if (count_ > 0) values_[count_ - 1] = last;
@@ -60,8 +60,8 @@ class Elements {
 
 }  // namespace
 
-// Of every size: what is looked for is found wherever it lies, and what is written ends where it
-// should.
+// For arrays of every size: a non-finite value is found in every position, and writes end at the
+// end of the array.
 void check_elements(int32_t device) {
   for (const uint64_t n : kSizes) {
     Elements elements(device, n);

@@ -7,11 +7,11 @@ namespace {
 
 constexpr uint64_t kAll = 1 << 16;
 
-// A type of 16 bits by what its bits mean.
+// A type of 16 bits, by its masks.
 struct Half {
   uint32_t dtype;
   uint16_t exponent;  // all its bits set: infinity
-  uint16_t quiet;     // the bit of a NaN that rounding sets
+  uint16_t quiet;     // a NaN's bit that rounding sets
   uint16_t one;
 
   bool is_nan(uint64_t bits) const { return (bits & 0x7fffu) > exponent; }
@@ -23,7 +23,7 @@ struct Half {
 constexpr Half kFloat16{PENSTOCK_FLOAT16, 0x7c00, 0x0200, 0x3c00};
 constexpr Half kBfloat16{PENSTOCK_BFLOAT16, 0x7f80, 0x0040, 0x3f80};
 
-// All values of a type, on the device and as floats.
+// Every value of a type, on the device and as a float.
 class Values {
  public:
   Values(int32_t device, const Half& half)
@@ -40,7 +40,7 @@ class Values {
     bits_.send(halves_.data, kAll, stream());
   }
 
-  // What the look finds, which widens them.
+  // The result of the inspection, which also widens the values.
   uint32_t find(uint64_t first, uint64_t count) {
     return look_({halves_.data + first, wide_.data + first, count, nullptr, half_.dtype, 0},
                  stream());
@@ -49,7 +49,7 @@ class Values {
     floats_.bring(wide_.data, kAll, stream());
     REQUIRE(floats_[half_.one] == 1);
   }
-  // Rounded back, and copied one element further, which no wider copy could do.
+  // Rounds back, and copies to an address that is one element later, which no wider copy could do.
   void check_rounded() {
     SUCCEED(clear, device_, halves_.data, kAll * sizeof(uint16_t), stream());
     SUCCEED(narrow, device_, wide_.data, halves_.data, kAll, half_.dtype, stream());
@@ -61,7 +61,7 @@ class Values {
   void check_negated() {
     SUCCEED(scale, device_, halves_.data, kAll, half_.dtype, -1.0f, stream());
     bits_.bring(halves_.data, kAll, stream());
-    // Of arithmetic a GPU gives one NaN, whichever went in.
+    // Arithmetic on a GPU gives one NaN for every NaN.
     for (uint64_t i = 0; i < kAll; ++i)
       REQUIRE(half_.is_nan(i) ? half_.is_nan(bits_[i]) : bits_[i] == (i ^ 0x8000u));
   }
@@ -86,12 +86,12 @@ class Values {
 
 }  // namespace
 
-// All floats of 16 bits there are, widened and rounded back, with their products.
+// Every float of 16 bits, widened and rounded back, with products.
 void check_16_bits(int32_t device) {
   for (const Half& half : {kFloat16, kBfloat16}) {
     Values values(device, half);
     REQUIRE(values.find(0, half.exponent) == 0);
-    for (const uint32_t sign : {0u, 0x8000u})  // infinity, and NaNs of all payloads alike
+    for (const uint32_t sign : {0u, 0x8000u})  // infinity, and then NaNs with all payloads
       for (const uint32_t payload : {0u, 1u, uint32_t{half.quiet}, 0x7fffu ^ half.exponent})
         REQUIRE(values.find(sign | half.exponent | payload, 1) == 1);
     REQUIRE(values.find(0x8000, half.exponent) == 0);

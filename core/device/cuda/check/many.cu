@@ -5,7 +5,7 @@
 
 namespace penstock::device_check {
 
-// More arrays than one launch takes, of all sizes, every third with a NaN.
+// More arrays than one launch takes, of all sizes. Every third array has a NaN.
 void check_many_arrays(int32_t device) {
   constexpr uint64_t kArrays = 300;
   std::vector<uint64_t> begins{0};
@@ -30,7 +30,7 @@ void check_many_arrays(int32_t device) {
     REQUIRE(is_found[i] == (i % 3 == 0 && arrays[i].count > 0 ? 1u : 0u));
 }
 
-// Lists of indices, copied first: of three one repeats an index and one ends too high.
+// Lists of indices, copied first. By turns a list repeats an index, ends too high, or is right.
 void check_many_lists(int32_t device) {
   constexpr uint64_t kLists = 250, kMost = 5000;
   const Streams streams(device);

@@ -7,7 +7,7 @@
 namespace penstock::device_check {
 namespace {
 
-// Elements are read 16 bytes at a time where they lie so: arrays begin at each of these.
+// Kernels read 16 bytes at once if these are aligned, so arrays begin at each of these offsets.
 constexpr uint64_t kOffsets = 16;
 constexpr uint64_t kMost = 5000;
 constexpr uint64_t kRoom = kMost + 2 * kOffsets;
@@ -16,13 +16,13 @@ constexpr uint64_t kCounts[] = {0, 1, 3, 8, 17, 1001, kMost};
 struct Type {
   uint32_t dtype;
   uint32_t nan;
-  uint32_t shift;  // of bits that are widened; float16's change
+  uint32_t shift;  // of widened bits; for float16 the exponent changes too
 };
 constexpr Type kFloats{PENSTOCK_FLOAT32, 0x7fffffff, 0}, kHalves{PENSTOCK_FLOAT16, 0x7fff, 0},
     kBfloat16s{PENSTOCK_BFLOAT16, 0xffff, 16};
 
-// Values around which all is NaN: who reads too far finds it, who reads too little does not find
-// one that is put at an end.
+// Values with NaN around them. A kernel that reads too far finds a NaN, and a kernel that reads too
+// little misses a NaN at an end.
 template <typename Bits>
 class Placed {
  public:
@@ -54,7 +54,7 @@ class Placed {
   }
 
  private:
-  // Finite in all types, small enough for float16's exponent not to be full.
+  // Finite in every type, and small enough that float16's exponent is not full.
   static Bits number(uint64_t i) { return static_cast<Bits>(i * 7 % 0x7b00); }
   void* stream() const { return streams_.first; }
 
@@ -64,14 +64,14 @@ class Placed {
     return look_({there_.data + from, wide_.data + to, count, nullptr, type_.dtype, 0}, stream()) ==
            1;
   }
-  // What was widened, and zeros around it.
+  // The widened values, with zeros around them.
   void check_widened(uint64_t to, uint64_t count) {
     floats_.bring(wide_.data, kRoom, stream());
     for (uint64_t i = 0; i < kRoom; ++i) {
       uint32_t bits = 0;
       std::memcpy(&bits, &floats_[i], sizeof bits);
       const bool inside = i >= to && i < to + count;
-      if (type_.dtype == PENSTOCK_FLOAT16)  // what each becomes, halves.cu knows
+      if (type_.dtype == PENSTOCK_FLOAT16)  // halves.cu checks the values themselves
         REQUIRE(inside ? (bits != 0) == (number(i - to) != 0) : bits == 0);
       else
         REQUIRE(bits == (inside ? uint32_t{number(i - to)} << type_.shift : 0));
@@ -109,7 +109,7 @@ void check_copies_of(int32_t device) {
     }
 }
 
-// More than all blocks of an array read at once.
+// More elements than all blocks of an array load at once.
 void check_a_large_array(int32_t device) {
   constexpr uint64_t kLarge = (uint64_t{1} << 23) + 5001;
   const Streams streams(device);
@@ -135,7 +135,7 @@ void check_a_large_array(int32_t device) {
 
 }  // namespace
 
-// Wherever arrays begin and end, all of them is read and written, and nothing else.
+// For every begin and end of an array, exactly its elements are read and written.
 void check_offsets(int32_t device) {
   Placed<uint32_t> floats(device, kFloats);
   Placed<uint16_t> bfloat16s(device, kBfloat16s), halves(device, kHalves);

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
@@ -18,18 +19,28 @@ def say(line: str) -> None:
 def of_first_set(run: dict[str, Any], made: dict[str, Any]) -> str:
     """The line about scheme, transport, ranks and bytes, from the reports of the run and of its
     first set."""
+    of = " of this module" if made["name"].startswith("fsdp") else ""
+    return _line(run, [made], f"a step{of}")
+
+
+def of_first_round(run: dict[str, Any], made: Sequence[dict[str, Any]], steps: int) -> str:
+    """The same line for ranks that train apart: the sets exchange once in `steps` steps."""
+    return _line(run, made, f"a round of {steps} step{'s' * (steps != 1)}")
+
+
+def _line(run: dict[str, Any], made: Sequence[dict[str, Any]], what: str) -> str:
     scheme = run["scheme"]
     transport = scheme["transport"] or scheme["collective"]
-    ranks = made["world"]
+    ranks = made[0]["world"]
     line = f"{_methods(made)} over {transport}, {ranks} rank{'s' * (ranks != 1)}"
-    planned = made["planned"]
-    moved, dense = planned["moved_bytes_per_step"], planned["dense_moved_bytes_per_step"]
+    planned = [one["planned"] for one in made]
+    moved = sum(one["moved_bytes_per_step"] for one in planned)
+    dense = sum(one["dense_moved_bytes_per_step"] for one in planned)
     if ranks == 1 or dense == 0:
         return line + "; alone, it sends nothing"
-    about = "about " if planned["sizes_are_open"] else ""
+    about = "about " if any(one["sizes_are_open"] for one in planned) else ""
     part = "as dense does" if moved == dense else f"dense {_text(dense)} ({_ratio(moved, dense)})"
-    of = " of this module" if made["name"].startswith("fsdp") else ""
-    return f"{line}; a step{of} sends {about}{_text(moved)} from each, {part}"
+    return f"{line}; {what} sends {about}{_text(moved)} from each, {part}"
 
 
 def of_nothing(ranks: int) -> str:
@@ -38,14 +49,14 @@ def of_nothing(ranks: int) -> str:
         f"warning: this run of {ranks} ranks averaged nothing: hvd.init() was called, and neither "
         "gradients nor tensors came; register the hook "
         "(model.register_comm_hook(hvd.PenstockState(...), hvd.ddp_hook)), or wrap the optimizer "
-        "(hvd.DistributedOptimizer)"
+        "(hvd.DistributedOptimizer, hvd.LocalSteps)"
     )
 
 
-def _methods(made: dict[str, Any]) -> str:
+def _methods(made: Sequence[dict[str, Any]]) -> str:
     """The methods of the gradients, the largest share of bytes first: "topk + residual, dense"."""
     sizes: Counter[str] = Counter()
-    for bucket in made["buckets"]:
+    for bucket in (bucket for one in made for bucket in one["buckets"]):
         for item in bucket["items"]:
             memory = item["memory"]
             name = item["compressor"] if item["compressor"] != "none" else "dense"

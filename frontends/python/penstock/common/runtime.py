@@ -96,7 +96,7 @@ class Runtime:
         self._handle = c_void_p()
         self._borrowed = borrowed
         self._sets: list[GradientSet] = []
-        self._says_first = False  # the first set was made, so the line about it was printed
+        self._says_first = False  # the line about the first set was printed, or is not wanted
         self._is_used = False  # gradients or sums were exchanged
         # Counted per group of ranks, because ranks take part in different groups.
         self._n_sets: dict[tuple[int, ...], int] = {}
@@ -149,9 +149,13 @@ class Runtime:
         flags: int,
         scheme: str = "",
         ranks: tuple[int, ...] = (),
+        says_line: bool = True,
     ) -> GradientSet:
         """Makes a set over `ranks` (ascending; none: all ranks). Collective over these ranks. Their
-        n-th set gets the name KIND.n, followed by the ranks if they are not all."""
+        n-th set gets the name KIND.n, followed by the ranks if they are not all.
+
+        says_line: rank 0 prints the line about the run if this is its first set. Without it the
+        frontend calls `say_first_round`."""
         with self._lock:
             number = self._n_sets.get(ranks, 0)
             self._n_sets[ranks] = number + 1
@@ -163,11 +167,23 @@ class Runtime:
             # Held until close, because the garbage collector would destroy a set at different
             # moments on different ranks.
             self._sets.append(made)
-            is_first, self._is_used = not self._says_first, True
-            self._says_first = True
-        if is_first and self.topology.rank == 0 and (run := self.report())["log_level"] != "error":
-            first_line.say(first_line.of_first_set(run, made.report()))
+            self._is_used = True
+        if says_line and self._may_say_first():
+            first_line.say(first_line.of_first_set(self.report(), made.report()))
         return made
+
+    def _may_say_first(self) -> bool:
+        """True once, on rank 0, unless the log is silent."""
+        with self._lock:
+            is_first, self._says_first = not self._says_first, True
+        return is_first and self.topology.rank == 0 and self.report()["log_level"] != "error"
+
+    def say_first_round(self, sets: Sequence[GradientSet], steps: int) -> None:
+        """Prints the line about the run for sets that together exchange once in `steps` steps, on
+        rank 0, if no line was printed before."""
+        if self._may_say_first():
+            reports = [one.report() for one in sets]
+            first_line.say(first_line.of_first_round(self.report(), reports, steps))
 
     def counters(self) -> dict[str, int]:
         """Returns the sums of the counters over all live sets."""

@@ -9,6 +9,8 @@ from penstock.common.exceptions import (
 )
 from penstock.runner import run
 from penstock.torch import elastic
+from penstock.torch.apart.optimizer import LocalSteps
+from penstock.torch.apart.outer import OuterStep
 from penstock.torch.compression import Compression
 from penstock.torch.ddp import PenstockState, ddp_hook
 from penstock.torch.functions import (
@@ -92,8 +94,8 @@ _fill_in()
 
 __all__ = [
     "Adasum", "Average", "Compression", "DistributedOptimizer", "HorovodInternalError",
-    "HorovodVersionMismatchError", "HostsUpdatedInterrupt", "Max", "Min", "PenstockError",
-    "PenstockState", "ProcessSet", "Product", "Scheme", "Sum", "SyncBatchNorm", "add_process_set", "allgather",
+    "HorovodVersionMismatchError", "HostsUpdatedInterrupt", "LocalSteps", "Max", "Min",
+    "OuterStep", "PenstockError", "PenstockState", "ProcessSet", "Product", "Scheme", "Sum", "SyncBatchNorm", "add_process_set", "allgather",
     "allgather_async", "allgather_object", "allreduce", "allreduce_", "allreduce_async",
     "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_",
     "broadcast_async", "broadcast_async_", "broadcast_object", "broadcast_optimizer_state",

@@ -32,7 +32,7 @@ from penstock.torch.checks import Named
 from penstock.torch.options import OptimizerOptions
 from penstock.torch.loss_scaling import scaler_above, warn_of_untold_scale
 from penstock.torch.outcome import StepOutcome
-from penstock.torch.ownership import check_unclaimed
+from penstock.torch.ownership import check_unclaimed, note_hooked
 from penstock.torch.settings import open_with, scheme_text
 from penstock.torch.state import bytes_of, tensor_of
 from penstock.torch.tensors import DTYPES
@@ -276,6 +276,7 @@ class BucketExchange:
         if shards:
             self.loaded = made.load_shards([bytes_of(one.get(KEY), KEY) for one in shards])
         self.set, self._ranks = made, ranks
+        note_hooked(self._parameters, self)
         self._outcome.follow(made, self._parameters)
 
     # ---- between two steps ----

@@ -6,8 +6,9 @@
 FSDP2 puts the gradients of a module flat into one buffer, rank after rank, and each rank keeps its
 part of the mean. Without a scheme this is a reduce-scatter. With a scheme, each rank's part is a
 gradient of a set and is compressed separately. Gathered payloads go to that rank alone (the first
-half of route `shard`). The core reads and writes the buffer in place. A call returns when the
-result is there; on a device, when the current stream waits for it. Nothing overlaps within a call.
+half of route `shard`). The core reads and writes the buffer in place. With a scheme the exchange
+of a module goes on during backward of the modules before it (see fsdp_overlap.py); on a device the
+current stream waits for it. Without a scheme a call returns when the result is there.
 
 A reduction counts as an applied step if an optimizer of the module's parameters has stepped after
 it. It stays open until the module's next reduction (see outcome.py).
@@ -28,7 +29,7 @@ from penstock import _library as c
 from penstock.common.devices import HOST
 from penstock.common.gradient_set import GradientSet, GradientSpec
 from penstock.common.operation import TensorView
-from penstock.torch import devices, handles, world
+from penstock.torch import devices, fsdp_overlap, handles, world
 from penstock.torch.buckets import check_world
 from penstock.torch.collectives.reductions import Average, Min, Sum, reduction_fields
 from penstock.torch.outcome import StepOutcome
@@ -49,7 +50,7 @@ def reduce_through_penstock(
 
     scheme: path of a .toml file, TOML text or a Scheme; None: dense, by a reduce-scatter. A scheme
         names no route. It sees one flat gradient for each rank and module, so methods for matrices
-        send it dense. Summed payloads reach every rank.
+        send it dense.
     ValueError if fully_shard was called on no module.
     """
     sharded = {
@@ -79,7 +80,9 @@ class PenstockReduceScatter:
         self._scheme = None if scheme is None else scheme_text(scheme)
         self._set: GradientSet | None = None
         self._outcome = StepOutcome()
-        self._has_module = False
+        self._groups: weakref.WeakSet[Any] = weakref.WeakSet()  # FSDP2's, which have this object
+        # Of a reduction under way: its input, the number of this rank's part, and the output.
+        self._under_way: tuple[torch.Tensor, int, torch.Tensor] | None = None
         self._made_for: Any = None  # elements, element type, operation
         self._saved: dict[str, Any] = {}  # state loaded before there was a set
 
@@ -119,10 +122,24 @@ class PenstockReduceScatter:
             return
         in_place = in_place or devices.place_of(input_tensor) != HOST
         work = input_tensor if in_place else host_copy(input_tensor)
-        output_tensor.copy_(self._reduce(work, ranks or tuple(range(dist.get_world_size())), average))
+        self._finish()
+        self._begin(output_tensor, work, ranks or tuple(range(dist.get_world_size())), average)
+        if self._groups:
+            if fsdp_overlap.may_travel(self._groups, output_tensor, op):
+                fsdp_overlap.begin(self._finish)
+            else:
+                self._finish()
+            self._await_fsdp()
+            return
+        self._finish()
+        assert self._set is not None
+        self._set.step_end(c.STEP_APPLIED)
 
-    def _reduce(self, flat: torch.Tensor, ranks: tuple[int, ...], average: bool) -> torch.Tensor:
-        """Returns this rank's part of the compressed mean or sum of all ranks' `flat`."""
+    def _begin(
+        self, output: torch.Tensor, flat: torch.Tensor, ranks: tuple[int, ...], average: bool
+    ) -> None:
+        """Hands in the gradients of all ranks' `flat`. `_finish` puts this rank's part of their
+        compressed mean or sum into `output`."""
         asked = (flat.numel(), flat.dtype, average)
         parts = flat.chunk(len(ranks))
         if self._set is None or not self._set.alive:
@@ -145,16 +162,25 @@ class PenstockReduceScatter:
         for number, part in enumerate(parts):
             view = TensorView(tuple(part.shape), DTYPES[part.dtype], part.data_ptr(), flat, place)
             self._set.ready(number, view, stream)
-        for number in range(len(parts)):
+        self._under_way = (flat, ranks.index(world.current().topology.rank), output)
+
+    def _finish(self) -> None:
+        """Waits for the reduction under way, if there is one, and writes its output."""
+        fsdp_overlap.ended(self._finish)
+        if self._under_way is None:
+            return
+        (flat, mine, output), self._under_way = self._under_way, None
+        assert self._set is not None
+        if not self._set.alive:
+            return
+        on_host = devices.place_of(flat) == HOST
+        stream = None if on_host else devices.current_stream(flat)
+        for number in range(self._set.n_gradients):
             self._set.wait_stream(number, stream)
-        if place != HOST:
+        if not on_host:
             # FSDP2 frees the buffer on the stream of its allocation, which is another stream.
             devices.used_by_current_stream(flat)
-        if self._has_module:
-            self._await_fsdp()
-        else:
-            self._set.step_end(c.STEP_APPLIED)
-        return parts[ranks.index(world.current().topology.rank)]
+        output.copy_(flat.chunk(self._set.n_gradients)[mine])
 
     def _make_set(
         self, parts: Sequence[torch.Tensor], ranks: tuple[int, ...], average: bool
@@ -175,8 +201,13 @@ class PenstockReduceScatter:
         )
         saved, self._saved = self._saved, {}
         self.load_state_dict(saved)
-        parameters = _parameters_reduced_by(self)
-        self._has_module = bool(parameters)
+        self._groups = weakref.WeakSet(_groups_of(self))
+        parameters = [
+            one.sharded_param
+            for group in self._groups
+            for one in group.fsdp_params
+            if one.sharded_param.requires_grad
+        ]
         if parameters:
             name = f"{self._set.name}.outcome"
             self._outcome.follow(
@@ -187,19 +218,22 @@ class PenstockReduceScatter:
             )
 
     def _await_fsdp(self) -> None:
-        """Notes the gradients that hold the results, once FSDP2 has put them there."""
-        this = weakref.ref(self._outcome)
+        """When backward ends, finishes the reduction and notes the gradients that hold its
+        results, where FSDP2 has put them."""
+        this = weakref.ref(self)
 
         def backward_ended() -> None:
-            outcome = this()
-            if outcome is not None:
-                outcome.landed()
+            reducer = this()
+            if reducer is not None:
+                reducer._finish()
+                reducer._outcome.landed()
 
-        torch.autograd.Variable._execution_engine.queue_callback(backward_ended)
+        fsdp_overlap.at_end_of_backward(backward_ended)
 
     def let_go(self) -> None:
         """Zeroes the values that memories keep of earlier reductions. Call it on every rank or on
         none. A reduction that no optimizer has used yet is forgotten."""
+        self._finish()
         if self._set is not None:
             self._outcome.discard()
             self._set.let_go()
@@ -208,6 +242,7 @@ class PenstockReduceScatter:
         """Returns the state of compression on this rank; each rank saves and loads its own. Call it
         between two backwards. Empty before the first backward and without a scheme. The state
         contains nothing of a reduction that no optimizer has used yet."""
+        self._finish()
         if self._set is None:
             return dict(self._saved)
         if self._outcome.is_decided():
@@ -218,6 +253,7 @@ class PenstockReduceScatter:
         """Restores a state that `state_dict()` returned on this rank. Call it on every rank; it may
         be before the first backward. ValueError for a state of another number of ranks: FSDP2's
         flat buffer depends on that number, so values would go to other elements."""
+        self._finish()
         if self._set is None:
             self._saved = dict(state_dict)
         elif state_dict:
@@ -242,18 +278,16 @@ class PenstockReduceScatter:
 _groups: weakref.WeakSet[Any] = weakref.WeakSet()  # FSDP2's, one for each module
 
 
-def _parameters_reduced_by(reducer: PenstockReduceScatter) -> list[torch.Tensor]:
-    """The sharded parameters, as optimizers have them, of the module that has `reducer`. FSDP2 does
-    not report the module of a buffer, so this function searches for the object that holds the
-    reducer."""
+def _groups_of(reducer: PenstockReduceScatter) -> list[Any]:
+    """The groups of parameters that FSDP2 reduces by `reducer`. FSDP2 does not report the group of
+    a buffer, so this function searches for the objects that hold the reducer."""
 
     def found() -> list[Any]:
         return [one for one in _groups if one._reduce_scatter_comm is reducer]
 
     if not found():
         _groups.update(one for one in gc.get_objects() if type(one).__name__ == "FSDPParamGroup")
-    parameters = (one.sharded_param for group in found() for one in group.fsdp_params)
-    return [one for one in parameters if one.requires_grad]
+    return found()
 
 
 def _all_say(is_zero: bool, name: str, ranks: tuple[int, ...]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.common.gradient_set import GradientSet
@@ -47,3 +47,27 @@ def warn_of_untold_scale(options: OptimizerOptions, gradients: GradientSet, told
         "keep their size when the scale changes",
         stacklevel=4,
     )
+
+
+def leaves_out(optimizer: Any) -> bool:
+    """For an optimizer that has ``_step_supports_amp_scaling``, whose ``step()`` a scaler therefore
+    calls in every step: True if the scaler has found an infinity. Otherwise unscales gradients that
+    are still scaled. If the user's optimizer does both itself, as torch's fused optimizers do,
+    nothing happens.
+
+    The scaler gives the optimizer the attributes found_inf and grad_scale, and deletes them after
+    the step. They become None, because optimizers that do not scale refuse them."""
+    given = optimizer.__dict__
+    if given.get("found_inf") is None or given.get("_step_supports_amp_scaling", False):
+        return False
+    found, scale = given["found_inf"], given.get("grad_scale")
+    given["found_inf"] = given["grad_scale"] = None
+    if bool(found):
+        return True
+    if scale is not None:
+        inverse = float(scale.double().reciprocal().float())
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(inverse)
+    return False

@@ -15,6 +15,7 @@ from penstock import _library as c
 from penstock.common.process_sets import ProcessSet, global_process_set
 from penstock.torch import state as compression_state
 from penstock.torch import world
+from penstock.torch.adopted import adopt
 from penstock.torch.checks import check_arguments, check_groups, check_passes, name_parameters
 from penstock.torch.collectives.reductions import Adasum, Average
 from penstock.torch.compression import Compression
@@ -26,9 +27,8 @@ from penstock.torch.settings import Settings, scheme_text
 
 
 class _DistributedOptimizer:
-    """The methods that DistributedOptimizer adds to the user's optimizer class. It makes a class
-    that derives from this class and from the user's class, in that order, so ``super()`` here is
-    the user's optimizer."""
+    """The methods that DistributedOptimizer adds to the user's optimizer class (see `adopt`).
+    ``super()`` here is the user's optimizer."""
 
     _exchange: GradientExchange
     _deferred: DeferredUpdates
@@ -347,21 +347,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     base: Any = type(optimizer)
     if issubclass(base, _DistributedOptimizer):
         base = base.__mro__[2]  # already wrapped: take the user's own class
-    made: Any = type(
-        base.__name__,
-        (_DistributedOptimizer, base),
-        {"__doc__": base.__doc__, "__module__": base.__module__},
-    )
-    wrapped = made.__new__(made)
-    # Options, state and torch's own bookkeeping are shared with the original. A learning-rate
-    # scheduler may have set a `step` on the original, which would hide the `step` of this class.
-    wrapped.__dict__.update(
-        {key: value for key, value in optimizer.__dict__.items() if key != "step"}
-    )
-    # Such a scheduler counts steps of the original, which will take none, and would warn. It reads
-    # the first name; before torch 2.4 it reads the second.
-    optimizer._opt_called = True  # type: ignore[attr-defined]
-    optimizer._step_count = 1  # type: ignore[attr-defined]
+    wrapped = adopt(optimizer, _DistributedOptimizer, base)
     exchange = GradientExchange(
         lambda: wrapped.param_groups,
         named,

@@ -76,7 +76,9 @@ _claims: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 def displace(parameters: Sequence[torch.Tensor], process_set: ProcessSet) -> None:
     """Ends every exchange that has any of these parameters, in the order of the parameters, so that
-    ranks agree. Collective if there is such an exchange."""
+    ranks agree. Collective if there is such an exchange. ValueError if LocalSteps has one of the
+    parameters."""
+    _refuse_apart(parameters, "a DistributedOptimizer")
     seen: list[Claim] = []
     for parameter in parameters:
         claim = _claims.get(parameter)
@@ -98,12 +100,71 @@ def register(claim: Claim, parameters: Sequence[torch.Tensor]) -> None:
 
 
 def check_unclaimed(parameters: Sequence[torch.Tensor]) -> None:
-    """ValueError if a DistributedOptimizer averages any of these parameters' gradients."""
+    """ValueError if a DistributedOptimizer averages any of these parameters' gradients, or if
+    LocalSteps exchanges the parameters."""
+    _refuse_apart(parameters, "ddp_hook")
     for parameter in parameters:
-        claim = _claims.get(parameter)
-        if claim is not None and claim.set.alive and claim.exchange() is not None:
+        if _is_claimed(parameter):
             raise ValueError(
                 "gradients of this model would be averaged twice: by ddp_hook, and by a "
                 "DistributedOptimizer that was made of its parameters; give the optimizer "
                 "unwrapped, or train without DistributedDataParallel"
+            )
+
+
+def _is_claimed(parameter: torch.Tensor) -> bool:
+    claim = _claims.get(parameter)
+    return claim is not None and claim.set.alive and claim.exchange() is not None
+
+
+# ---- parameters of ranks that train apart ----
+
+
+class Apart(Protocol):
+    """Rounds of LocalSteps."""
+
+    alive: bool
+
+
+# The rounds that exchange a parameter, and the gradients' exchange that a hook of DDP has made.
+_apart: WeakIdKeyDictionary = WeakIdKeyDictionary()
+_hooked: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+
+def keep_apart(parameters: Sequence[torch.Tensor], rounds: Apart) -> None:
+    """Notes that the parameters belong to LocalSteps, until its rounds are closed or collected."""
+    for parameter in parameters:
+        _apart[parameter] = weakref.ref(rounds)
+
+
+def note_hooked(parameters: Sequence[torch.Tensor], exchange: Exchange) -> None:
+    """Notes that ddp_hook averages the gradients of these parameters."""
+    for parameter in parameters:
+        _hooked[parameter] = weakref.ref(exchange)
+
+
+def refuse_exchanged(parameters: Sequence[torch.Tensor]) -> None:
+    """ValueError if anything of this package exchanges one of these parameters already."""
+    _refuse_apart(parameters, "another LocalSteps")
+    for parameter in parameters:
+        hooked = _hooked.get(parameter)
+        exchange = None if hooked is None else hooked()
+        is_hooked = exchange is not None and exchange.set is not None and exchange.set.alive
+        if is_hooked or _is_claimed(parameter):
+            by = "ddp_hook" if is_hooked else "a DistributedOptimizer"
+            raise ValueError(
+                f"gradients of these parameters are averaged in every step already, by {by}, and "
+                "LocalSteps would exchange the parameters too: give LocalSteps the plain optimizer "
+                "of a model without DistributedDataParallel"
+            )
+
+
+def _refuse_apart(parameters: Sequence[torch.Tensor], asker: str) -> None:
+    for parameter in parameters:
+        kept = _apart.get(parameter)
+        rounds = None if kept is None else kept()
+        if rounds is not None and rounds.alive:
+            raise ValueError(
+                f"LocalSteps exchanges these parameters already, and {asker} would exchange them "
+                "too: use one of both, or call close() of the LocalSteps optimizer, on every rank"
             )

@@ -12,6 +12,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 import penstock.torch as hvd
+from penstock.torch import fsdp_overlap
 from penstock.torch.fsdp import PenstockReduceScatter, reduce_through_penstock
 
 HALF = """
@@ -23,15 +24,20 @@ density = 0.5
 """
 
 
-def trained(scheme: str | None) -> torch.nn.Module:
-    """A model of which each layer was sharded by itself; the parameters whole again."""
+def in_layers(scheme: str | None) -> tuple[torch.nn.Module, dict[str, PenstockReduceScatter]]:
+    """A model of which each layer was sharded by itself, and its reducers by layer."""
     model = make_model()
     mesh = init_device_mesh("cpu", (SIZE,))
     for layer in model:
         if any(True for _ in layer.parameters()):
             fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
-    reducers = reduce_through_penstock(model, scheme)
+    return model, reduce_through_penstock(model, scheme)
+
+
+def trained(scheme: str | None) -> torch.nn.Module:
+    """A model of which each layer was sharded by itself; the parameters whole again."""
+    model, reducers = in_layers(scheme)
     assert len(reducers) == 1 + len([1 for layer in model if any(True for _ in layer.parameters())])
     train(model, sgd(model, momentum=0.9))
     assert all(isinstance(parameter, DTensor) for parameter in model.parameters())
@@ -60,6 +66,58 @@ def check_without_a_scheme_training_is_that_on_the_whole_batch() -> None:
 
 def check_an_uncompressed_scheme_gives_the_same() -> None:
     close(trained('[scheme]\ncompressor = "none"\n'), alone())
+
+
+def check_an_exchange_goes_on_during_backward_of_the_layers_before_it() -> None:
+    model, reducers = in_layers(HALF)
+    x, y = (part(rows) for rows in make_batch(0, 4 * SIZE))
+    seen: list[str] = []
+
+    def look(*_: object) -> None:
+        seen.extend(name for name, one in reducers.items() if one._under_way is not None)
+
+    model[0].register_full_backward_pre_hook(look)
+    for _ in range(2):
+        model.zero_grad()
+        loss_of(model, x, y).backward()
+    assert seen, "every layer has waited for its exchange"
+    assert not any(one._under_way for one in reducers.values())
+    assert fsdp_overlap._under_way == []
+    # A gradient that is there already is added to, which needs the result at once.
+    seen.clear()
+    loss_of(model, x, y).backward()
+    assert seen == []
+
+
+def check_gradients_accumulate() -> None:
+    model, _ = in_layers('[scheme]\ncompressor = "none"\n')
+    single = make_model()
+    for step in range(2):
+        x, y = make_batch(step, 4 * SIZE)
+        loss_of(single, x, y).backward()
+        loss_of(model, part(x), part(y)).backward()
+    for sharded, whole in zip(model.parameters(), single.parameters()):
+        torch.testing.assert_close(sharded.grad.full_tensor(), whole.grad)
+
+
+# FSDP2 itself goes on only with another model.
+def check_a_backward_that_fails_leaves_other_models_right() -> None:
+    model, _ = in_layers('[scheme]\ncompressor = "none"\n')
+    x, y = make_batch(0, 4 * SIZE)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of patience")
+
+    handle = model[0].register_full_backward_pre_hook(fail)
+    with expect(RuntimeError, "out of patience"):
+        loss_of(model, part(x), part(y)).backward()
+    handle.remove()
+    model, _ = in_layers('[scheme]\ncompressor = "none"\n')
+    single = make_model()
+    loss_of(single, x, y).backward()
+    loss_of(model, part(x), part(y)).backward()
+    for sharded, whole in zip(model.parameters(), single.parameters()):
+        torch.testing.assert_close(sharded.grad.full_tensor(), whole.grad)
 
 
 def check_training_with_topk_learns_a_batch_by_heart() -> None:

@@ -1,0 +1,194 @@
+"""A fragment: some parameters, their anchors, and the set that exchanges their drift.
+
+An anchor is a copy of a parameter that is equal on all ranks. The drift is the distance from the
+parameter to its anchor. The set compresses and averages the drift like gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from penstock import _library as c
+from penstock.common.devices import HOST
+from penstock.common.gradient_set import GradientSpec
+from penstock.common.operation import TensorView
+from penstock.torch import devices, world
+from penstock.torch.apart.outer import OuterStep
+from penstock.torch.checks import Named
+from penstock.torch.tensors import DTYPES
+
+Tensors = Sequence[torch.Tensor]
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def values_of(parameter: torch.Tensor) -> torch.Tensor:
+    """The parameter's own memory without history; of a complex parameter two floats each."""
+    plain = parameter.detach()
+    return torch.view_as_real(plain) if plain.is_complex() else plain
+
+
+class Fragment:
+    """The calls of an exchange are `start`, then `wait`, then `land`, in an order that is equal on
+    every rank. All calls come from the thread that trains.
+
+    on_host: anchors, momenta and drifts lie in host memory, not on the parameters' devices. Anchors
+    of 16-bit parameters have 32 bits, because an outer step may be too small for 16 bits.
+    """
+
+    def __init__(self, named: Named, outer: OuterStep, scheme: str, on_host: bool) -> None:
+        self.named = named
+        self._parameters = [parameter for _, parameter in named]
+        self._places = [HOST if on_host else devices.place_of(p) for p in self._parameters]
+        self._wide = [values_of(p).dtype for p in self._parameters]
+        self._wide = [torch.float32 if dtype in _HALVES else dtype for dtype in self._wide]
+        shapes = [tuple(values_of(p).shape) for p in self._parameters]
+        specs = [
+            GradientSpec(name, shape, DTYPES[dtype], place=place)
+            for (name, _), shape, dtype, place in zip(named, shapes, self._wide, self._places)
+        ]
+        self._views = [TensorView(s.shape, s.dtype, place=s.place) for s in specs]
+        self.anchors: list[torch.Tensor] = []  # empty until `take_anchors`
+        self.momenta: list[torch.Tensor] = []  # empty without an outer momentum
+        self.results: list[torch.Tensor] = []  # drifts, then their means; empty between exchanges
+        self._is_there = False  # the results have arrived, and the set's step has ended
+        self._gone: list[bool] = []  # by parameter: its result is not finite
+        flags = c.SET_REPORTS_OUTCOME | (c.SET_OPTIMIZER_MOMENTUM if outer.has_momentum else 0)
+        self.set = world.current().create_set(
+            "local steps", devices.with_room(specs), flags, scheme, says_line=False
+        )
+        self.tell(outer)
+
+    def tell(self, outer: OuterStep) -> None:
+        """Reports the outer learning rate to the set."""
+        self.set.set_learning_rates([outer.lr] * len(self.named))
+
+    @torch.no_grad()
+    def take_anchors(self, with_momentum: bool) -> None:
+        """Makes the present parameters the anchors, with momenta of zero."""
+        self.anchors = [
+            self._home(values_of(p), number).clone(memory_format=torch.contiguous_format)
+            for number, p in enumerate(self._parameters)
+        ]
+        self.momenta = [torch.zeros_like(one) for one in self.anchors] if with_momentum else []
+
+    def _home(self, tensor: torch.Tensor, number: int) -> torch.Tensor:
+        """The tensor in the place and the element type of anchor `number`."""
+        device = "cpu" if self._places[number] == HOST else tensor.device
+        return tensor.to(device=device, dtype=self._wide[number])
+
+    # ---- an exchange ----
+
+    @property
+    def under_way(self) -> bool:
+        """True from `start` to `land`."""
+        return bool(self.results)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Hands the drifts in. Returns at once; the exchange runs on threads of the runtime."""
+        self.set.step_begin()
+        self._is_there = False
+        for number, parameter in enumerate(self._parameters):
+            drift = self._drift(parameter, number)
+            self.results.append(drift)
+            view = self._views[number]
+            view.point_at(drift.data_ptr(), drift)
+            on_host = self._places[number] == HOST
+            self.set.ready(number, view, None if on_host else devices.current_stream(drift))
+
+    def _drift(self, parameter: torch.Tensor, number: int) -> torch.Tensor:
+        anchor = self.anchors[number]
+        if not parameter.requires_grad:
+            return torch.zeros_like(anchor)
+        values = values_of(parameter)
+        # The parameter started from the rounded anchor. What rounding took must not count as drift.
+        rounded = anchor if values.dtype == anchor.dtype else anchor.to(values.dtype)
+        drift = torch.empty_like(anchor)
+        return torch.sub(self._home(rounded, number), self._home(values, number), out=drift)
+
+    def wait(self) -> None:
+        """Waits for the results and ends the step of the set. Does nothing if they are there, or
+        if no exchange is under way."""
+        if self._is_there or not self.under_way:
+            return
+        if self.set.is_staged:
+            for number, drift in enumerate(self.results):
+                self._wait_for(number, drift)
+        else:
+            self.set.wait_all()
+        self._judge()
+        every = list(range(len(self.named)))
+        # A result that is not finite is thrown away, so its residual becomes what it was.
+        self.set.optimizer_step(every, c.OPTIMIZER_BEGINS, [int(gone) for gone in self._gone])
+        self.set.optimizer_step(every, c.OPTIMIZER_ENDS)
+        self.set.step_end(c.STEP_AS_SEEN)
+        for view in self._views:
+            view.owner = None
+
+    def _wait_for(self, number: int, drift: torch.Tensor) -> None:
+        if self._places[number] == HOST:
+            self.set.wait(number)
+            return
+        self.set.wait_stream(number, devices.current_stream(drift))
+        devices.used_by_current_stream(drift)
+
+    def _judge(self) -> None:
+        finite = [torch.isfinite(one).all() for one in self.results]
+        self._gone = [not bool(one) for one in finite]
+        self._is_there = True
+
+    @torch.no_grad()
+    def land(self, outer: OuterStep, mix: float) -> list[str]:
+        """Waits, takes the outer step and moves the parameters to mix * parameter + (1 - mix) *
+        anchor. Parameters without gradients stay. A parameter whose result is not finite goes back
+        to its anchor, which stays. Returns the names of such parameters that are not finite on this
+        rank themselves, or the word "" for those of other ranks."""
+        self.wait()
+        causes = []
+        for number, (name, parameter) in enumerate(self.named):
+            if self._gone[number]:
+                finite = bool(torch.isfinite(values_of(parameter)).all())
+                causes.append("" if finite else name)
+                values_of(parameter).copy_(self.anchors[number])
+            elif parameter.requires_grad:
+                anchor = self.anchors[number]
+                momentum = self.momenta[number] if self.momenta else None
+                outer.move(anchor, self.results[number], momentum)
+                self._mix(values_of(parameter), anchor, mix)
+        self.results, self._gone, self._is_there = [], [], False
+        return causes
+
+    @staticmethod
+    def _mix(values: torch.Tensor, anchor: torch.Tensor, mix: float) -> None:
+        if mix == 0:
+            values.copy_(anchor)
+            return
+        own = values.to(anchor.dtype)
+        values.copy_(own * mix + anchor.to(values.device) * (1 - mix))
+
+    def forget(self) -> None:
+        """Throws an exchange under way away, on every rank: state and residuals are as before
+        `start`."""
+        if self.under_way and not self._is_there:
+            self.set.wait_all()
+            self.set.step_end(c.STEP_FORGOTTEN)
+        self.results, self._gone, self._is_there = [], [], False
+
+    def restore(self, anchors: Tensors, momenta: Tensors, results: Tensors) -> None:
+        """Takes over copies of saved tensors, by parameter. `results` are the results of an
+        exchange that had not landed, or empty."""
+        self.anchors = [self._copy(one, number) for number, one in enumerate(anchors)]
+        self.momenta = [self._copy(one, number) for number, one in enumerate(momenta)]
+        self.results = [self._copy(one, number) for number, one in enumerate(results)]
+        if self.results:
+            self._judge()
+
+    def _copy(self, saved: torch.Tensor, number: int) -> torch.Tensor:
+        anchor = torch.empty(
+            values_of(self._parameters[number]).shape,
+            dtype=self._wide[number],
+            device="cpu" if self._places[number] == HOST else self._parameters[number].device,
+        )
+        return anchor.copy_(saved)

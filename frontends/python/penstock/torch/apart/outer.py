@@ -1,0 +1,68 @@
+"""The outer step: the update of the anchors from the mean drift of the ranks.
+
+Source: Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models", 2023,
+algorithm 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class OuterStep:
+    """SGD on the anchors, with the mean drift D as the gradient. With momentum M, m <- M m + D;
+    then anchor <- anchor - lr (D + M m) with Nesterov, or anchor <- anchor - lr m without it.
+
+    The defaults are DiLoCo's. ``lr=1, momentum=0`` averages the parameters (Local SGD). ValueError
+    for a learning rate that is not above 0, or a momentum outside [0, 1)."""
+
+    lr: float = 0.7
+    momentum: float = 0.9
+    nesterov: bool = True
+
+    def __post_init__(self) -> None:
+        if not (_is_number(self.lr) and 0 < self.lr < math.inf):
+            raise ValueError(f"the outer lr is {self.lr!r}, expected a number above 0, such as 0.7")
+        if not (_is_number(self.momentum) and 0 <= self.momentum < 1):
+            raise ValueError(
+                f"the outer momentum is {self.momentum!r}, expected a number from 0 to below 1"
+            )
+
+    @property
+    def has_momentum(self) -> bool:
+        """True if the outer step keeps a momentum for each parameter."""
+        return self.momentum > 0
+
+    def move(
+        self, anchor: torch.Tensor, drift: torch.Tensor, momentum: torch.Tensor | None
+    ) -> None:
+        """Changes `anchor` and `momentum` in place. May change `drift`, the mean of the ranks. All
+        three have one shape, element type and device."""
+        if momentum is not None:
+            momentum.mul_(self.momentum).add_(drift)
+            drift = drift.add_(momentum, alpha=self.momentum) if self.nesterov else momentum
+        anchor.sub_(drift, alpha=self.lr)
+
+
+AVERAGE = OuterStep(lr=1.0, momentum=0.0)
+
+
+def outer_of(outer: Any) -> OuterStep:
+    """The outer step of an argument; None averages the parameters. ValueError for anything else."""
+    if outer is None:
+        return AVERAGE
+    if isinstance(outer, OuterStep):
+        return outer
+    raise ValueError(
+        f"outer is {outer!r} of type {type(outer).__name__}, expected an hvd.OuterStep such as "
+        "hvd.OuterStep(lr=0.7, momentum=0.9), or None, which averages the parameters"
+    )

@@ -1,0 +1,176 @@
+"""The sequence of steps that ranks make apart: when a fragment exchanges its drift, and when the
+result is applied. The sequence depends only on the number of the step, so it is equal on every
+rank, whatever the speed of the ranks."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+
+import torch
+
+from penstock.common.rotation import Rotation
+from penstock.torch import world
+from penstock.torch.apart.fragment import Fragment
+from penstock.torch.apart.layers import fragments_of
+from penstock.torch.apart.outer import OuterStep
+from penstock.torch.checks import Named
+from penstock.torch.first_step import checksum
+
+ADVICE = (
+    "Call hvd.broadcast_parameters(model.state_dict(), root_rank=0) before the first step: "
+    "LocalSteps adds equal updates to every rank's anchors, which start from its parameters."
+)
+
+_live: weakref.WeakSet[Rounds] = weakref.WeakSet()
+
+
+class Rounds:
+    """The fragments of one model with their rotation, and the outer step. All calls come from the
+    thread that trains, in one order on every rank.
+
+    named: the parameters, with names that are equal on every rank. mix: the weight of this rank's
+    own parameter when a result is applied, from 0 to below 1. scheme: TOML text; empty: the run's.
+    on_host: anchors and momenta lie in host memory. Collective."""
+
+    def __init__(
+        self,
+        named: Named,
+        rotation: Rotation,
+        mix: float,
+        outer: OuterStep,
+        scheme: str,
+        on_host: bool,
+    ) -> None:
+        self.rotation = rotation
+        self.mix = mix
+        self.outer = outer
+        self._names = [name for name, _ in named]
+        self.steps = 0  # of the optimizer, since the parameters were equal to the first anchors
+        self._is_checked = False  # the ranks have compared their anchors
+        self._has_said_cause = False
+        parts = fragments_of(named, rotation.fragments)
+        self.fragments = [Fragment(part, outer, scheme, on_host) for part in parts]
+        _live.add(self)
+
+    @property
+    def alive(self) -> bool:
+        """False after `close`, or after the runtime was shut down."""
+        return self.fragments[0].set.alive
+
+    def use(self, outer: OuterStep) -> None:
+        """Replaces the outer step, between two steps, on every rank. ValueError if only one of the
+        two has a momentum."""
+        if outer.has_momentum != self.outer.has_momentum:
+            raise ValueError(
+                f"the outer step changes from momentum {self.outer.momentum} to {outer.momentum}: "
+                "a momentum can neither begin nor end between two rounds; change its size, or lr"
+            )
+        self.outer = outer
+        for fragment in self.fragments:
+            fragment.tell(outer)
+
+    def take_anchors(self) -> None:
+        """Makes the present parameters the anchors, if there are no anchors yet."""
+        for fragment in self.fragments:
+            if not fragment.anchors:
+                fragment.take_anchors(self.outer.has_momentum)
+
+    def anchors(self) -> dict[str, torch.Tensor]:
+        """The anchors by the names of their parameters, in the order of the parameters."""
+        self.take_anchors()
+        found = {
+            name: anchor
+            for fragment in self.fragments
+            for (name, _), anchor in zip(fragment.named, fragment.anchors)
+        }
+        return {name: found[name] for name in self._names}
+
+    def before_step(self) -> None:
+        """Call it before every step of the optimizer. Collective before the first one."""
+        self.take_anchors()
+        if not self._is_checked:
+            first = self.fragments[0].set
+            anchors = self.anchors().items()
+            first.compare_parameters([(name, checksum(first, a)) for name, a in anchors], ADVICE)
+            self._is_checked = True
+
+    def after_step(self) -> None:
+        """Call it after every step of the optimizer, also after one that a loss scaler has left
+        out, because all ranks must count the same steps."""
+        self.steps += 1
+        landing, starting = (
+            None if number is None else self.fragments[number]
+            for number in (self.rotation.landing(self.steps), self.rotation.starting(self.steps))
+        )
+        if landing is not None and landing.under_way:
+            self._land(landing, self.mix)
+        if starting is not None:
+            self._start(starting)
+            if self.rotation.delay == 0:
+                self._land(starting, self.mix)
+
+    def synchronize(self) -> None:
+        """Ends all rounds now: every parameter is equal to its anchor, on every rank. The places of
+        the fragments in the rotation stay. Collective."""
+        self.before_step()
+        for fragment in self.fragments:
+            if fragment.under_way:
+                self._land(fragment, self.mix)
+            self._start(fragment)
+        for fragment in self.fragments:
+            self._land(fragment, 0.0)
+
+    def _start(self, fragment: Fragment) -> None:
+        world.current().say_first_round([one.set for one in self.fragments], self.rotation.every)
+        fragment.start()
+
+    def _land(self, fragment: Fragment, mix: float) -> None:
+        causes = fragment.land(self.outer, mix)
+        own = [name for name in causes if name]
+        if not own or self._has_said_cause:
+            return
+        self._has_said_cause = True
+        more = f" and {len(own) - 1} others" if len(own) > 1 else ""
+        print(
+            f"penstock warning: rank {world.rank()}: parameter {own[0]}{more} is not finite after "
+            f"step {self.steps} of LocalSteps. On all ranks {len(causes)} parameters go back to "
+            "their anchors; the outer momentum and the residuals stay. The state of the inner "
+            "optimizer on this rank may be not finite too: then load a checkpoint. This is said "
+            "once",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    # ---- the end ----
+
+    def wait(self) -> None:
+        """Waits for the results of exchanges under way, without applying them."""
+        for fragment in self.fragments:
+            fragment.wait()
+
+    def forget(self) -> None:
+        """Throws exchanges under way away, on every rank."""
+        for fragment in self.fragments:
+            fragment.forget()
+
+    def restored(self, steps: int) -> None:
+        """Notes that saved anchors have replaced the anchors, at this number of steps."""
+        self.steps = steps
+        self._is_checked = False
+
+    def close(self) -> None:
+        """Throws exchanges under way away and destroys the sets. Every rank must call it."""
+        _live.discard(self)
+        if self.alive:
+            self.forget()
+            for fragment in self.fragments:
+                world.current().destroy_set(fragment.set)
+
+
+@world.before_shutdown
+def _wait_for_all(aborted: bool) -> None:
+    for rounds in list(_live):
+        if not aborted and rounds.alive:
+            rounds.wait()  # ranks that are behind still need the messages of this one
+    _live.clear()

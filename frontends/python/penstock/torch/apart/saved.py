@@ -1,0 +1,105 @@
+"""The state of ranks that train apart, on one rank: tensors by name, beside the keys of the user's
+optimizer. An exchange under way is saved with its results, which its landing will apply."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+
+from penstock.torch.apart.fragment import Fragment, values_of
+from penstock.torch.apart.rounds import Rounds
+from penstock.torch.state import KEY, bytes_of, tensor_of
+
+_KINDS = ("anchors", "momenta", "results")
+
+
+def save(rounds: Rounds) -> dict[str, torch.Tensor]:
+    """Returns the state of this rank. Waits for an exchange under way, which goes on afterwards.
+    Anchors and momenta are the tensors in use: copy them to keep them while training goes on."""
+    rounds.take_anchors()
+    rounds.wait()
+    found = {KEY: tensor_of(json.dumps(_header_of(rounds)).encode())}
+    for number, fragment in enumerate(rounds.fragments):
+        found[f"{KEY}.set.{number}"] = tensor_of(fragment.set.save())
+        for kind in _KINDS:
+            for (name, _), tensor in zip(fragment.named, getattr(fragment, kind)):
+                found[f"{KEY}.{kind}.{name}"] = tensor
+    return found
+
+
+def load(rounds: Rounds, saved: dict[str, Any]) -> None:
+    """Restores a state that `save` returned on this rank; throws an exchange under way away. Every
+    rank must call it. ValueError for the state of other settings or of another model, before
+    anything changes."""
+    header = _read_header(saved)
+    expected = _header_of(rounds)
+    for name, value in expected.items():
+        if name != "steps" and header.get(name) != value:
+            raise ValueError(
+                f"the saved state of LocalSteps has {name} {header.get(name)!r}, expected "
+                f"{value!r}: make the optimizer with the arguments of the run that saved, or leave "
+                'out the keys that begin with "penstock" to start a new round'
+            )
+    tensors = [
+        [_tensors_of(saved, fragment, kind, rounds.outer.has_momentum) for kind in _KINDS]
+        for fragment in rounds.fragments
+    ]
+    states = [bytes_of(saved.get(key), key) for key in _set_keys(rounds)]
+    rounds.forget()
+    for fragment, state, (anchors, momenta, results) in zip(rounds.fragments, states, tensors):
+        fragment.set.load(state)
+        fragment.restore(anchors, momenta, results)
+    rounds.restored(int(header["steps"]))
+
+
+def _set_keys(rounds: Rounds) -> list[str]:
+    return [f"{KEY}.set.{number}" for number in range(len(rounds.fragments))]
+
+
+def _header_of(rounds: Rounds) -> dict[str, Any]:
+    rotation = rounds.rotation
+    return {
+        "steps": rounds.steps,
+        "every": rotation.every,
+        "fragments": rotation.fragments,
+        "delay": rotation.delay,
+        "momentum": rounds.outer.has_momentum,
+        "parameters": [[name for name, _ in fragment.named] for fragment in rounds.fragments],
+    }
+
+
+def _read_header(saved: Any) -> dict[str, Any]:
+    data = bytes_of(saved.get(KEY) if isinstance(saved, dict) else None, KEY)
+    try:
+        header = json.loads(data)
+    except ValueError:
+        header = None
+    if not isinstance(header, dict) or not isinstance(header.get("steps"), int):
+        raise ValueError(
+            f'the bytes under the key "{KEY}" were not saved by LocalSteps; expected the state '
+            "that optimizer.compression_state_dict() returned on this rank"
+        )
+    return header
+
+
+def _tensors_of(
+    saved: dict[str, Any], fragment: Fragment, kind: str, has_momentum: bool
+) -> list[torch.Tensor]:
+    """The saved tensors of one kind, by parameter; empty if the state has none of the kind."""
+    keys = [f"{KEY}.{kind}.{name}" for name, _ in fragment.named]
+    is_due = kind == "anchors" or (kind == "momenta" and has_momentum)
+    if not is_due and not any(key in saved for key in keys):
+        return []
+    for key, (_, parameter) in zip(keys, fragment.named):
+        expected = tuple(values_of(parameter).shape)
+        tensor = saved.get(key)
+        if not isinstance(tensor, torch.Tensor) or tuple(tensor.shape) != expected:
+            shape = tuple(tensor.shape) if isinstance(tensor, torch.Tensor) else None
+            found = "nothing" if shape is None else f"a tensor of shape {shape}"
+            raise ValueError(
+                f'the saved state of LocalSteps has {found} under the key "{key}", expected a '
+                f"tensor of shape {expected}: it was saved with another model, or is incomplete"
+            )
+    return [saved[key] for key in keys]

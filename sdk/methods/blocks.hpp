@@ -1,0 +1,139 @@
+// Blocks of 64 x 64 elements, for methods that choose the largest elements of each block, and the
+// form in which positions within a block travel: 12 bits each, two in three bytes.
+//
+// A gradient of two dimensions is cut into blocks of 64 rows and 64 columns; the blocks at its
+// lower and right edges are smaller. Every other gradient, and a matrix of one column, is cut into
+// runs of 4096 consecutive elements, of which the last one may be shorter. Blocks count row of
+// blocks by row of blocks, from left to right; positions within a block count row by row. Nothing
+// here allocates; everything is [any].
+#pragma once
+
+#include <penstock/views.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+namespace penstock::sdk {
+
+inline constexpr uint64_t kBlockSide = 64;
+inline constexpr uint64_t kBlockSize = kBlockSide * kBlockSide;
+
+// One block of an item. A run has one row.
+struct Block {
+  uint64_t first;   // the element of the item at which the block begins
+  uint64_t rows;    // at most 64
+  uint64_t cols;    // at most 64; of a run at most 4096
+  uint64_t stride;  // elements of the item from one row of the block to the next
+
+  uint64_t size() const { return rows * cols; }
+  bool is_run() const { return rows == 1; }
+  // The element of the item at `position` < size().
+  uint64_t element(uint32_t position) const {
+    if (is_run()) return first + position;
+    const uint32_t width = static_cast<uint32_t>(cols);
+    const uint32_t row = width == kBlockSide ? position / kBlockSide : position / width;
+    return first + row * stride + (position - row * width);
+  }
+  // Copies the block's elements out of `item` to target[size()].
+  void load(const float* item, float* target) const {
+    for (uint64_t row = 0; row < rows; ++row)
+      std::memcpy(target + row * cols, item + first + row * stride, cols * sizeof(float));
+  }
+  // Copies source[size()] to the block's elements of `item`.
+  void store(const float* source, float* item) const {
+    for (uint64_t row = 0; row < rows; ++row)
+      std::memcpy(item + first + row * stride, source + row * cols, cols * sizeof(float));
+  }
+};
+
+// The blocks of an item. An item that is a part of a gradient has the blocks that the whole
+// gradient has there, because cuts lie at multiples of alignment().
+class Blocks {
+ public:
+  // The number of dimensions is that of the whole gradient: item.n_dims() of a part is 1.
+  explicit Blocks(const Item& item)
+      : Blocks(item.numel(), item.c().grad.n_dims == 2 && item.cols() > 1 ? item.cols() : 0) {}
+  // `cols`: columns of the matrix, whose rows are whole; 0: the elements are cut into runs.
+  Blocks(uint64_t numel, uint64_t cols)
+      : numel_(numel),
+        rows_(cols == 0 ? 0 : numel / cols),
+        cols_(cols),
+        across_(cols == 0 ? 1 : (cols + kBlockSide - 1) / kBlockSide) {}
+
+  uint64_t count() const {
+    return cols_ == 0 ? (numel_ + kBlockSize - 1) / kBlockSize
+                      : (rows_ + kBlockSide - 1) / kBlockSide * across_;
+  }
+  Block operator[](uint64_t index) const {
+    if (cols_ == 0) {
+      const uint64_t first = index * kBlockSize;
+      return {first, 1, std::min(kBlockSize, numel_ - first), kBlockSize};
+    }
+    const uint64_t row = index / across_ * kBlockSide, col = index % across_ * kBlockSide;
+    return {row * cols_ + col, std::min(kBlockSide, rows_ - row), std::min(kBlockSide, cols_ - col),
+            cols_};
+  }
+  // Whether block `index` is the first of a row of blocks. The elements of the row of blocks are
+  // consecutive: row_size(index) of them, from the first element of that block on.
+  bool begins_row(uint64_t index) const { return index % across_ == 0; }
+  uint64_t row_size(uint64_t index) const {
+    const Block block = (*this)[index];
+    return cols_ == 0 ? block.cols : block.rows * cols_;
+  }
+
+  // The number of elements between places where a gradient may be cut.
+  uint64_t alignment() const { return cols_ == 0 ? kBlockSize : kBlockSide * cols_; }
+
+  // The number of elements that are chosen of a block of `size` > 0 if `k` <= 4096 are chosen of a
+  // whole one: size * k / 4096, rounded, at least 1.
+  static uint64_t kept(uint64_t size, uint64_t k) {
+    return std::max<uint64_t>(1, (size * k + kBlockSize / 2) / kBlockSize);
+  }
+  // The same of all blocks together.
+  uint64_t kept(uint64_t k) const {
+    uint64_t all = 0;
+    for (uint64_t i = 0; i < count(); ++i) all += kept((*this)[i].size(), k);
+    return all;
+  }
+
+ private:
+  uint64_t numel_;
+  uint64_t rows_;
+  uint64_t cols_;
+  uint64_t across_;  // blocks in a row of blocks
+};
+
+// ---- Numbers of 12 bits ----
+// Number i is bits 12 i to 12 i + 11 of the sequence of bytes, counted from the lowest bit of byte
+// 0. Bits after the last number are 0 when written and ignored when read.
+
+constexpr uint64_t twelve_bit_bytes(uint64_t count) {
+  return count / 2 * 3 + count % 2 * 2;
+}
+
+// numbers[count], all below 4096, -> bytes[twelve_bit_bytes(count)].
+inline void pack_twelve_bits(const uint16_t* numbers, uint64_t count, uint8_t* bytes) {
+  for (uint64_t i = 0; i + 1 < count; i += 2, bytes += 3) {
+    const uint32_t pair = numbers[i] | uint32_t{numbers[i + 1]} << 12;
+    bytes[0] = static_cast<uint8_t>(pair);
+    bytes[1] = static_cast<uint8_t>(pair >> 8);
+    bytes[2] = static_cast<uint8_t>(pair >> 16);
+  }
+  if (count % 2 == 0) return;
+  bytes[0] = static_cast<uint8_t>(numbers[count - 1]);
+  bytes[1] = static_cast<uint8_t>(numbers[count - 1] >> 8);
+}
+
+// Reads `count` numbers from number `first` on.
+inline void unpack_twelve_bits(const uint8_t* bytes, uint64_t first, uint64_t count,
+                               uint16_t* numbers) {
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t at = first + i;
+    const uint8_t* const from = bytes + at / 2 * 3 + at % 2;
+    const uint32_t two = from[0] | uint32_t{from[1]} << 8;
+    numbers[i] = static_cast<uint16_t>((at % 2 == 0 ? two : two >> 4) & 0xfff);
+  }
+}
+
+}  // namespace penstock::sdk
