@@ -205,21 +205,6 @@ TEST(Steps, TwoGradientsOfOneNameAreRefused) {
   });
 }
 
-TEST(Steps, SteadyStateAllocatesNothingInTheEngine) {
-  with_ranks(2, kDense, [&](Runtime& runtime, uint32_t rank) {
-    auto set = make_set(runtime, kShapes);
-    ASSERT_OK(set.status());
-    for (uint64_t step = 0; step < 10; ++step) {
-      auto gradients = gradients_of(rank, step);
-      ASSERT_OK(run_step(*set.value(), gradients));
-    }
-    penstock_counters counters{};
-    set.value()->counters(counters);
-    EXPECT_EQ(counters.steps, 10u);
-    EXPECT_GT(counters.payload_bytes, 0u);
-  });
-}
-
 TEST(Steps, TwoSetsInOneRuntimeStepIndependently) {
   with_ranks(2, kDense, [&](Runtime& runtime, uint32_t rank) {
     auto first = make_set(runtime, {{"x", {2}}}, 0, "first");

@@ -3,15 +3,12 @@
 // program exports its symbols. A thread may ask for one failed allocation.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
+#include <support/allocation_counts.hpp>
+
 #include <cstdlib>
 #include <new>
 
 namespace penstock::test {
-
-inline std::atomic<uint64_t> process_allocations{0};
-inline thread_local uint64_t thread_allocations = 0;
 
 // The n-th allocation of this thread from now on fails. 0: no allocation fails.
 inline thread_local uint64_t failing_allocation = 0;
