@@ -11,12 +11,12 @@
 # shellcheck source=tools/steps.sh
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
-# The caller's own configuration and plugins are not what is tested.
+# Tests do not use the caller's configuration and plugins.
 unset "${!PENSTOCK_@}"
 
 python=$repository/.venv/bin/python
 results=build/test-results
-# Tests at 2^24 elements take up to 2 GB each; those that need more than one core say so to ctest.
+# Tests with 2^24 elements take up to 2 GB each. A test that needs more than one core tells ctest so.
 at_a_time=$(($(nproc) < 4 ? $(nproc) : 4))
 counts=()      # arguments of count_tests.py
 table=()       # "seconds status title"
@@ -28,14 +28,14 @@ note() {
   [[ $2 -eq 0 ]] || any_failed=1
 }
 
-# finish: the ten slowest steps and tests, what failed, and the one line that counts.
+# finish: prints the ten slowest steps and tests, the failures, and the line with the counts.
 finish() {
   printf '\nthe ten slowest steps:\n'
   printf '%s\n' "${table[@]}" | sort -rn | head -n 10
   printf '\nthe ten slowest tests:\n'
   python3 tools/ci/count_tests.py --slowest 10 "${counts[@]}"
   local report
-  # Debian's or pyenv's Python does: the environment may be what failed.
+  # Not the environment's Python, because the virtual environment may be broken.
   if ! report=$(python3 tools/ci/count_tests.py "${counts[@]}"); then
     report="0 1 0"$'\n'"the reports in $results could not be read"
   fi
@@ -123,7 +123,8 @@ build_all() {
   cmake --preset release -DPENSTOCK_SIMULATED_DEVICE=ON && ninja -C build/release -j "$(nproc)"
 }
 
-# What runs under sanitizers: under asan all that reads what peers send, under tsan all that has threads.
+# Tests that run under sanitizers. asan: tests of all code that reads received bytes. tsan: tests of all code with
+# threads.
 asan_tests='^(core|command|kernels|wire|collectives|planning|rig|loopback|oktopk|decode)_'
 tsan_tests='^(core_(base|comm|control|library|operations|plugin|set|trace)|collectives|loopback_collective|oktopk_collective)_test$'
 
@@ -140,7 +141,7 @@ build_for() {
     nice -n 19 ninja -C "build/$preset" -j "$(nproc)" $tests
 }
 
-# run_for PRESET TITLE PATTERN: runs what build_for has built.
+# run_for PRESET TITLE PATTERN: runs the tests that build_for has built.
 run_for() {
   local preset=$1 title=$2 pattern=$3
   ctest_run "$preset" "$title" -R "^($(own_tests "$preset" | grep -E "$pattern" | paste -sd '|'))\$"

@@ -1,4 +1,4 @@
-"""The CUDA part as nvcc compiles it, where there is one: what compiles for the simulated device takes code that nvcc refuses."""
+"""nvcc compiles the CUDA part (skipped without nvcc). The simulated device accepts code that nvcc refuses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILT = REPOSITORY / "build/compiled-by-nvcc"
-# Code for no device in particular, and quickly made; what optimisation and a device's own assembler add, test_fits_on_devices.py finds.
+# Virtual code without optimisation, because it compiles quickly. test_fits_on_devices.py checks optimised code for each
+# device.
 OPTIONS = ("-DCMAKE_CUDA_ARCHITECTURES=80-virtual", "-DCMAKE_BUILD_TYPE=", "-DCMAKE_CUDA_FLAGS=-O0 -Xcicc -O0")
 KERNELS = [f"{path}^" for path in (*sorted((REPOSITORY / "sdk/kernels/cuda").glob("*.cu")), REPOSITORY / "tests/cuda/plugin/doubled.cu")]
 
@@ -19,7 +20,8 @@ KERNELS = [f"{path}^" for path in (*sorted((REPOSITORY / "sdk/kernels/cuda").glo
     ("source", "targets"),
     [
         pytest.param("core/device/cuda", ["all"], id="the device's table and its check"),
-        # What ninja makes of each first; the kernels of the CPU, which go into the same library, are compiled elsewhere.
+        # `FILE.cu^` is ninja's name for the first output of FILE.cu. The same library also has kernels of the CPU,
+        # which other tests compile.
         pytest.param("tests/cuda", KERNELS, id="the kernels, and those of a plugin"),
     ],
 )
@@ -33,12 +35,13 @@ def test_nvcc_compiles_it(nvcc, source, targets):
 
 
 def test_kernels_are_in_the_list_of_what_is_loaded_before_a_step(nvcc, tmp_path):
-    """Of what is compiled above, linked with a runtime that only counts; and of one that is launched past the list."""
+    """The kernels that the test above compiled are linked with a runtime that only counts. A kernel that is not in
+    the list is found too."""
     folder = BUILT / "tests-cuda"
     of_plugin, *objects = [*folder.glob("**/doubled.cu.o"), *folder.glob("kernels/**/*.cu.o")]
     assert len(objects) == len(KERNELS) - 1, "the test above compiles them"
     program = tmp_path / "kernels"
-    # What kernels of the CPU and copies would be, nobody calls here.
+    # Kernels of the CPU and copies remain unresolved, because nobody calls them here.
     link = ["g++", "-static", "-std=c++20", "-I", "sdk", "tests/cuda/listing/stands_in.cpp", of_plugin, *objects, "-o", program]
     done = subprocess.run([*link, "-Wl,--unresolved-symbols=ignore-all"], cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

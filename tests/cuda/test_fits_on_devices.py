@@ -1,5 +1,5 @@
-"""Every kernel, optimised as it is shipped, fits the multiprocessors it is shipped for: what ptxas says of shared memory,
-registers and spills, where there is nvcc."""
+"""Every kernel, optimised as in a release, fits the multiprocessors of its devices: shared memory, registers and
+spills as ptxas reports them (skipped without nvcc)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILT = REPOSITORY / "build/fits-on-devices"
-# What the kernels are assembled for, and one that makes its own code of the same PTX when it loads it.
+# The devices for which kernels are assembled, and a device whose driver compiles the PTX when it loads the kernels.
 TUNED_FOR, LATER = "sm_90", "sm_120"
 MOST_SHARED_BYTES = 48 * 1024  # without asking the driver for more
 REGISTERS = 64 * 1024  # of a multiprocessor
@@ -46,7 +46,7 @@ class Kernel:
 
 
 def kernels_in(said: str, ptx: str) -> list[Kernel]:
-    """What ptxas -v says of each, with the threads that the PTX bounds it to."""
+    """The report of `ptxas -v` for each kernel, with the number of threads in the PTX."""
     bounds = dict(re.findall(r"\.entry (\w+)\([^{]*?\)\s*\.maxntid (\d+)", ptx))
     found = []
     for part in said.split("Compiling entry function ")[1:]:

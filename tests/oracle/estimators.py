@@ -2,9 +2,10 @@
 
     python -m tests.oracle.estimators [--markdown] [DENSITY ...]     0.01 and 0.001 unless said
 
-Independent entries, 2^16 of them. As published: the formulas and correction loops of the authors' or the benchmarks'
-releases, written down anew with their faults, in their first step. Ours: what the plugins of build/release send, median
-and range over steps 6 to 12 with a residual and fresh gradients in every step. --markdown writes docs/thresholds.md.
+There are 2^16 independent entries. As published: the first step by the formulas and correction loops of the authors'
+or the benchmarks' releases, written again with their faults. Ours: the number that the plugins of build/release
+send, median and range over steps 6 to 12, with a residual and new gradients in every step. --markdown writes
+docs/thresholds.md.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ def red_sync(x: torch.Tensor, density: float) -> int:
 
 
 def red_sync_trimmed(x: torch.Tensor, density: float) -> int:
-    """From 0.8 down in steps of 0.2 until k pass, and all of them go: the final selection is left out."""
+    """Lowers the position from 0.8 in steps of 0.2 until k entries pass, and sends all passed entries. The final
+    selection is left out."""
     k = kept_count(x.numel(), density)
     magnitude = x.abs()
     mean, largest = float(magnitude.mean()), float(magnitude.max())
@@ -106,8 +108,8 @@ def sidco(x: torch.Tensor, density: float, law: str, stages: int) -> int:
 
 
 def dgc(x: torch.Tensor, density: float, corrected: bool) -> int:
-    """All that reach the threshold of a strided sample. Corrected: above 1.3 k the k largest of them, below 0.8 k the
-    threshold falls to 0.8 of it, at most ten times; then the first k by position."""
+    """Entries that reach the threshold of a strided sample. Corrected: above 1.3 k the k largest entries; below 0.8
+    k the threshold is multiplied by 0.8, at most ten times; at last the first k entries by position."""
     magnitude, shape = x.abs(), geometry(x.numel(), density)
     sample = magnitude[shape.stride // 2 :: shape.stride]
     threshold = torch.topk(sample, shape.sampled_kept).values[-1]
@@ -124,8 +126,8 @@ def dgc(x: torch.Tensor, density: float, corrected: bool) -> int:
 
 
 def dgc_of_benchmarks(x: torch.Tensor, density: float) -> int:
-    """A hundredth of the entries, drawn with replacement, gives the threshold; then up to ten corrections by 1.3 or 0.7,
-    and all that pass go."""
+    """The threshold comes from a hundredth of the entries, drawn with replacement. Then up to ten corrections by 1.3
+    or 0.7. All passed entries are sent."""
     k = kept_count(x.numel(), density)
     drawn = torch.randint(x.numel(), (x.numel() // 100,), generator=torch.Generator().manual_seed(2))
     magnitude = x.abs()
@@ -166,7 +168,7 @@ def published(densities: Sequence[str]) -> dict[tuple[str, str, str], str]:
 
 
 def ours(densities: Sequence[str]) -> dict[tuple[str, str, str], str]:
-    """What the plugins send, by method, law and density."""
+    """The numbers that the plugins send, by method, law and density."""
     program = BUILD / "tests" / "threshold_table"
     if not program.exists():
         raise SystemExit(f"{program} is not there; build it: ninja -C build/release threshold_table")

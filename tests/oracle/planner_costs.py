@@ -1,7 +1,8 @@
-"""What the oracles of planners agree on: who takes part, when it is ready, and what a group of gradients costs.
+"""Definitions that the oracles of planners share: the gradients of a phase, their ready times, and the cost of a
+bucket.
 
-Written from the definitions, each group from the start: nothing is added up as it grows. All functions take gradients
-as indices into the model's list.
+Each cost is computed from the definition for the whole bucket and is never updated while the bucket grows. Functions
+take gradients as indices into the model's list.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def order_of(model: Model) -> list[int]:
 
 
 def taking_part(model: Model, phase: int) -> list[int]:
-    """Those that send something in the phase; in phase 0 also those that never do."""
+    """The gradients that send something in the phase. Phase 0 also has the gradients that never send anything."""
     return [
         g for g in order_of(model)
         if chosen(model, g).phase_bytes[phase] > 0 or (phase == 0 and not any(chosen(model, g).phase_bytes))
@@ -73,8 +74,9 @@ def message(model: Model, amount: float) -> float:
 
 
 def exchange(model: Model, gradients: Sequence[int], phase: int, choices: Sequence[int] | None = None) -> float:
-    """One message for what is added up and one for what is gathered, which P/2 times as many bytes stand for; an empty
-    message where there are neither; a start-up more for each further round. Without choices each has its first candidate."""
+    """One message for all sums and one for all gathers. A gather counts as P/2 times its bytes. If there is neither,
+    one empty message. Each further round adds the start-up time of a message. If no choices are given, each
+    gradient has its first candidate."""
     candidates = candidates_of(model, gradients, choices)
     gathered = sum(c.phase_bytes[phase] for c in candidates if c.combine == GATHER)
     summed = sum(c.phase_bytes[phase] for c in candidates if c.combine != GATHER)
@@ -88,7 +90,7 @@ def candidates_of(model: Model, gradients: Sequence[int], choices: Sequence[int]
 
 
 def encode(model: Model, gradients: Sequence[int], choices: Sequence[int] | None = None) -> float:
-    """Compensate and encode: one call for each compressor among them, and what each element takes."""
+    """Compensate and encode: a fixed time for each compressor of the bucket, and a time for each element."""
     candidates = candidates_of(model, gradients, choices)
     fixed: dict[str, float] = {}
     for c in candidates:
@@ -122,8 +124,8 @@ def as_buckets(gradients: Sequence[int], groups: Groups) -> Buckets:
 
 
 def merge_in_turn(n: int, merges: Callable[[Groups, int], bool]) -> Groups:
-    """From n groups of one, in order: `merges(groups, i)` says whether group i is joined with the next. Whatever it
-    needs to know it computes from the whole list of groups as it then is."""
+    """Begins with n groups of one gradient, in order. `merges(groups, i)` returns true if group i is joined with the
+    next group. It computes its answer from the present list of groups."""
     groups = [[position] for position in range(n)]
     i = 0
     while i + 1 < len(groups):

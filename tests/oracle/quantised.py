@@ -1,7 +1,7 @@
-"""Quantising methods of equal steps, signs and powers: what a rank sends of its gradient.
+"""Quantising methods with equal steps, signs and powers: the payload of a rank, decoded.
 
-Each `send` function takes what is to be sent, flat, and whose random words to use, and gives what arrives, decoded; the
-Quantiser around it has the residual, if any. Chance is that of the plugins, so runs agree draw by draw.
+A `send` function takes flat values and the source of random words, and returns the decoded payload. The Quantiser
+around it has the residual, if any. Random words are equal to the words of the plugins, so runs agree draw by draw.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .method import Gradients, Item, Method
 
 @dataclass(frozen=True)
 class Draw:
-    """Whose random words: those of one gradient in one step on one rank."""
+    """The source of random words: one gradient in one step on one rank."""
 
     seed: int
     gradient: int
@@ -35,11 +35,11 @@ class Draw:
         return (self.words(count).double() + 0.5) / 2.0**32
 
 
-Send = Callable[[torch.Tensor, Draw], torch.Tensor]  # flat float32 -> what is sent, decoded
+Send = Callable[[torch.Tensor, Draw], torch.Tensor]  # flat float32 -> the decoded payload
 
 
 class Quantised(Quantiser):
-    """The mean over ranks of what `send` makes of each gradient, with or without error feedback."""
+    """The mean over ranks of the results of `send`, with or without error feedback."""
 
     def __init__(self, items: Sequence[Item], ranks: int, residual: bool, send: Send, seed: int = 1) -> None:
         super().__init__(items, ranks, residual)
@@ -83,7 +83,8 @@ def ef_sign(x: torch.Tensor, draw: Draw) -> torch.Tensor:
 
 
 def one_bit(bucket: int = 0) -> Send:
-    """The mean of the positive and that of the negative elements of each bucket; zeros are in neither class."""
+    """The mean of the positive elements and the mean of the negative elements of each bucket. Zeros are in neither
+    class."""
 
     def of_run(x: torch.Tensor) -> torch.Tensor:
         sent = torch.zeros_like(x)

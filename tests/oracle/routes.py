@@ -1,17 +1,17 @@
-"""Routes on which each element has an owner: who sums what, what is compressed, and where the memory is.
+"""Routes on which each element has an owner: the owners, the sums, the compressed values and the memories.
 
-A part is an owned range of a gradient, and the simulated methods see a part as a gradient of its own. With P ranks:
+A part is an owned range of a gradient. The simulated methods treat a part as a gradient. With P ranks:
 
     hierarchical   host h:   s_h = sum over its ranks of g_r
-                   owners:   a method among hosts, of s_h;  result = what it sends of all hosts / P
-                   the memory is one per host and part, in units of the host's sum
+                   owners:   a method among hosts compresses s_h;  result = (sum of all payloads) / P
+                   each host has one memory per part, in units of the host's sum
 
-    shard          ranks:    a method among ranks, as on `flat`, part by part;  s = sum_r of what rank r sent
-                   owner:    a method of one rank, of s, with a memory of its own, in units of the sum
-                   result  = what it sends / P
+    shard          ranks:    a method among ranks, as on `flat`, for each part;  s = sum of the ranks' payloads
+                   owner:    a method of one rank compresses s, with its own memory in units of the sum
+                   result  = (payload of the owner) / P
 
-Ownership is a pure function of sizes, of where a compressor allows cuts, and of the number of owners: on `hierarchical`
-the ranks of the smallest host, on `shard` all ranks.
+The owners depend only on the sizes, on the cuts that a compressor allows, and on the number of owners. On
+`hierarchical` the number of owners is the number of ranks of the smallest host, on `shard` the number of all ranks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SMALLEST_CUT = 1024  # elements that each owner of a cut gradient gets at least
 
 @dataclass(frozen=True)
 class Part:
-    """Elements [first, first + item.numel) of a gradient, as an item, and who owns them."""
+    """Elements [first, first + item.numel) of a gradient as an item, and the owner of these elements."""
 
     gradient: Item
     first: int
@@ -42,7 +42,7 @@ class Part:
 
 
 def _cuts(item: Item, alignment: int, owners: int) -> list[int]:
-    """Where each owner's range begins, and the end."""
+    """The first element of each owner's range, and at the end the number of elements."""
     unit = math.lcm(alignment, item.cols) if len(item.shape) >= 2 else alignment
     if item.numel < owners * unit:
         unit = alignment
@@ -84,8 +84,8 @@ MakeMethods = Callable[[list[Item], int], list[Method]]  # items, ranks -> one m
 
 
 class _Owned(Method):
-    """Methods of the parts of gradients. `is_mean`: what the methods return is a mean over their ranks; else it is final,
-    a vote."""
+    """Methods for the parts of gradients. `is_mean`: the methods return a mean over their ranks. Otherwise they
+    return a final result (a vote)."""
 
     def __init__(self, ranks: int, parts: Sequence[Part], is_mean: bool) -> None:
         super().__init__(list(dict.fromkeys(part.gradient for part in parts)), ranks)
@@ -102,7 +102,7 @@ class _Owned(Method):
         return {item.name: torch.cat(whole[item.name]).reshape(item.shape) for item in self.items}
 
     def sent(self, methods: Sequence[Method], step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
-        """The sum of what is sent of all `grads`, or the vote."""
+        """The sum of the payloads that stand for `grads`, or the vote."""
         result: Gradients = {}
         for method in methods:
             result.update(method.step(step, grads))
@@ -119,7 +119,7 @@ class _Owned(Method):
 
 
 class Hierarchical(_Owned):
-    """Of the parts, `hosts[r]` being rank r's host."""
+    """Route hierarchical over the parts. `hosts[r]` is the host of rank r."""
 
     def __init__(self, hosts: Sequence[int], parts: Sequence[Part], make: MakeMethods, is_mean: bool = True) -> None:
         super().__init__(len(hosts), parts, is_mean)
@@ -134,7 +134,7 @@ class Hierarchical(_Owned):
         return self.divided(self.joined(self.sent(self.methods, step, sums)))
 
     def kept(self, rank: int) -> Gradients:
-        """What is kept of a host's sum, as if its first rank had all of it."""
+        """The memory of a host's sum, attributed to the first rank of the host."""
         for host, members in enumerate(self.members):
             if members[0] == rank:
                 return self.kept_by(self.methods, host)
@@ -142,7 +142,7 @@ class Hierarchical(_Owned):
 
 
 class Shard(_Owned):
-    """Of the parts; `make_owned` makes what owners do with sums."""
+    """Route shard over the parts. `make_owned` makes the methods that owners apply to sums."""
 
     def __init__(
         self, ranks: int, parts: Sequence[Part], make: MakeMethods, make_owned: MakeMethods, is_mean: bool = True
@@ -157,7 +157,7 @@ class Shard(_Owned):
         return self.divided(self.joined(self.sent(self.owned, step, [sums])))
 
     def kept(self, rank: int) -> Gradients:
-        """Of the rank's own gradient; rank 0's also holds what all owners keep of sums."""
+        """The memory of the rank's own gradient. On rank 0 the memories of all owners are added."""
         kept = self.kept_by(self.methods, rank)
         if rank != 0:
             return kept

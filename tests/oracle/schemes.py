@@ -1,4 +1,4 @@
-"""From a scheme file, parsed with tomllib, to a simulation of it: the oracle shares no parser with the core."""
+"""Makes the simulation of a scheme file that tomllib has parsed. The oracle and the core have different parsers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ THRESHOLDS: dict[str, tuple[type[FixedThreshold], tuple[str, ...]]] = {
 }
 
 
-# Methods of quantised.py: what they send, made from the options they simulate.
+# Methods of quantised.py: their `send` functions and the options that these simulate.
 QUANTISED: dict[str, tuple[Callable[..., Send], tuple[str, ...]]] = {
     "efsign": (lambda: ef_sign, ()),
     "onebit": (one_bit, ("bucket",)),
@@ -99,7 +99,7 @@ def _matches(match: Table, item: Item) -> bool:
 
 @dataclass(frozen=True)
 class Choice:
-    """What one gradient gets."""
+    """The compressor and the memory of one gradient."""
 
     rule: int  # 0: no rule, else from 1
     compressor: Table  # the plugin's name under "plugin", and its options
@@ -114,7 +114,7 @@ def _instance(table: Table, rule: Table, kind: str) -> Table:
 
 
 def choose(table: Table, item: Item) -> Choice:
-    """First rule that matches; what it leaves open comes from [scheme]."""
+    """The first rule that matches. [scheme] gives the settings that the rule does not give."""
     for number, rule in enumerate(table.get("rule", []), start=1):
         if _matches(rule["match"], item):
             return Choice(number, _instance(table, rule, "compressor"), _instance(table, rule, "memory"))
@@ -122,8 +122,8 @@ def choose(table: Table, item: Item) -> Choice:
 
 
 def _options(instance: Table, names: Mapping[str, str]) -> dict[str, Any]:
-    """An instance's options under our argument names, "" where they do not change what is computed. What a file says
-    and the oracle does not know is an error: silence would compare two different methods."""
+    """An instance's options under our argument names. An option with name "" does not change the result. An option
+    that the oracle does not know is an error, because the oracle would otherwise simulate another method."""
     unknown = set(instance) - set(names) - {"plugin"}
     if unknown:
         raise ValueError(f"{instance['plugin']} has options {sorted(unknown)}, which this oracle does not simulate")
@@ -176,7 +176,7 @@ def _sparse_more(choice: Choice, items: list[Item], ranks: int, seed: int) -> Me
 
 
 def _shifted(choice: Choice, items: list[Item], ranks: int, seed: int) -> Method:
-    """Differences from a shift, top-k of them or quantised."""
+    """Differences from a shift, compressed by top-k or quantised."""
     name = choice.compressor["plugin"]
     if name == "topk":
         compress = by_top_k(**_options(choice.compressor, _same("density")))
@@ -297,7 +297,7 @@ def _made(table: Table, items: Sequence[Item], hosts: Sequence[int], seed: int) 
 
 
 def _merged(table: Table, changes: Table) -> dict[str, Any]:
-    """The table with what `changes` says in its place, level by level."""
+    """The table with the values of `changes`, merged level by level."""
     result = dict(table)
     for key, value in changes.items():
         result[key] = _merged(result.get(key, {}), value) if isinstance(value, dict) else value
@@ -305,7 +305,7 @@ def _merged(table: Table, changes: Table) -> dict[str, Any]:
 
 
 def _stages(table: Table, items: Sequence[Item], hosts: Sequence[int], seed: int) -> list[Stage]:
-    """What holds from step 0 on, and from every later switch."""
+    """The tables from step 0 on, and from each later switch on."""
     tables = {0: {key: value for key, value in table.items() if key != "switch"}}
     for switch in table["switch"]:
         before = max(at_step for at_step in tables if at_step <= switch["at_step"])

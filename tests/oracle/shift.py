@@ -1,4 +1,4 @@
-"""Methods that compress differences from a shift, which every rank moves by what it sends.
+"""Methods that compress differences from a shift. Every rank moves the shift by its payload.
 
 EF21-SGDM (Fatkhullin, Tyurin, Richtarik, NeurIPS 2023); EF21 where zeta is 1:
 
@@ -18,11 +18,11 @@ import torch
 from .method import Gradients, Item, Method, ascending_sum, kept_count, largest
 from .quantised import Draw, Send
 
-Compress = Callable[[torch.Tensor, Item, int, int], torch.Tensor]  # flat, whose, step, rank -> what is sent, decoded
+Compress = Callable[[torch.Tensor, Item, int, int], torch.Tensor]  # flat, whose, step, rank -> the decoded payload
 
 
 def by_top_k(density: float = 0.01) -> Compress:
-    """The largest entries as they are."""
+    """Sends the largest entries without a change."""
 
     def compress(x: torch.Tensor, item: Item, step: int, rank: int) -> torch.Tensor:
         del item, step, rank
@@ -40,7 +40,7 @@ def by_chance(send: Send, seed: int) -> Compress:
 
 
 class Shifted(Method):
-    """What both have in common: a shift for every rank."""
+    """The common part of both methods: a shift for every rank."""
 
     def __init__(self, items: Sequence[Item], ranks: int, compress: Compress) -> None:
         super().__init__(items, ranks)
@@ -49,7 +49,8 @@ class Shifted(Method):
         self.mean = {item.name: torch.zeros(item.numel) for item in self.items}  # of all shifts
 
     def sent(self, step: int, item: Item, wanted: Sequence[torch.Tensor], share: float) -> torch.Tensor:
-        """The mean over ranks of what was sent of `wanted`, flat; shifts and their mean move by a share of it."""
+        """The mean over ranks of the payloads for `wanted`, flat. Moves the shifts and their mean by a share of
+        the payloads."""
         parts = []
         for rank in range(self.ranks):
             shift = self.shift[rank][item.name]
@@ -80,7 +81,7 @@ class Ef21(Shifted):
 
 
 class Diana(Shifted):
-    """The optimizer gets the mean of the shifts before they move, and of what was sent."""
+    """The update is the mean of the shifts before they move, plus the mean of the payloads."""
 
     def __init__(self, items: Sequence[Item], ranks: int, compress: Compress, alpha: float = 0.1) -> None:
         super().__init__(items, ranks, compress)

@@ -1,6 +1,6 @@
-"""Sparse methods whose positions are drawn, agreed on or taken row by row, and alternating Power-SGD.
+"""Sparse methods with drawn or agreed positions or with positions per row, and alternating Power-SGD.
 
-Work of rank r is x_r = e_r + g_r, and e_r is what of it was not sent; without a memory e_r stays zero.
+The work of rank r is x_r = e_r + g_r, and e_r is the unsent part of x_r. Without a memory e_r stays zero.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def drawn_positions(n: int, k: int, seed: int, gradient: int, step: int) -> torc
 
 
 class _Sparse(Method):
-    """Methods that choose positions; `keeps`: what is not sent stays in a residual."""
+    """Methods that choose positions. `keeps`: unsent values stay in a residual."""
 
-    alike = False  # all ranks choose the same positions: values are summed on the way, in their narrow type
+    alike = False  # all ranks choose equal positions, and values are summed on the way, in their narrow type
 
     def __init__(
         self,
@@ -97,7 +97,8 @@ class _Sparse(Method):
 
 
 class RandomK(_Sparse):
-    """Random-k (Stich et al., NeurIPS 2018): all ranks draw the same k of n; times n / k where nothing is kept."""
+    """Random-k (Stich et al., NeurIPS 2018): all ranks draw equal positions, k of n; times n / k if there is no
+    residual."""
 
     alike = True
 
@@ -157,7 +158,7 @@ class ChunkTopK(_Sparse):
 
 @dataclass
 class _Reuse:
-    """What ADTopk's threshold mode remembers of one gradient on one rank."""
+    """The state of ADTopk's threshold mode for one gradient on one rank."""
 
     threshold: float = 0.0
     tolerance: float = 0.0
@@ -180,10 +181,11 @@ class _Reuse:
 
 
 class AdTopK(_Sparse):
-    """ADTopk (HPDC 2024): the largest along axis 1 for every index of the other axes.
+    """ADTopk (HPDC 2024): the largest entries along axis 1 for every index of the other axes.
 
-    plain: in every step. interleaved: in even steps; in odd steps the largest of the whole. threshold: the same, but in
-    odd steps after the warm-up all entries that reach the last exact threshold, as long as it serves.
+    plain: in every step. interleaved: in even steps; odd steps send the largest entries of the whole gradient.
+    threshold: as interleaved, but odd steps after the warm-up send all entries that reach the last exact threshold,
+    until the threshold is too old.
     """
 
     def __init__(
@@ -247,13 +249,13 @@ class AdTopK(_Sparse):
 
 
 class AlternatingPowerSgd(_LowRank):
-    """Power-SGD as its authors' package has it: one factor per step, the right one first.
+    """Power-SGD as in the package of its authors: one factor per step, first the right factor.
 
         even steps:  P = orth(P);  Q_r = X_r^T P;  Q = sum_r Q_r;  E_r = X_r - P Q_r^T
         odd steps:   Q = orth(Q);  P_r = X_r Q;    P = sum_r P_r;  E_r = X_r - P_r Q^T
         update = (1/P) P Q^T
 
-    A step sends half of both factors on average, so the rate is judged by half of them.
+    A step sends on average half of both factors, so half of both factors decides whether the gradient is compressed.
     """
 
     def __init__(

@@ -1,13 +1,15 @@
-"""Schemes that change at given steps, and what becomes of what they keep.
+"""Schemes that change at given steps, and the values that their memories keep.
 
-A memory of the same plugin goes on with its state. One that is replaced, or whose gradient is sent whole from now on,
-hands over what it kept: the next gradient of that rank has it added. A memory with momentum would apply that
-1 / (1 - m) times, where a velocity has had its momentum already and a residual asked for none: there the mean of what
-was kept joins the update of that step, once. For `dgc` that stays while the gradient is sent whole:
+A memory continues with its state if the new stage has the same plugin. If the memory is replaced, or the gradient is
+dense from now on, the memory hands over its kept values: they are added to the rank's next gradient. A memory with
+momentum would apply these values 1 / (1 - m) times. A velocity already contains its momentum, and a residual has none.
+So with momentum the mean of the kept values is added once to the update of this step. If memory `dgc` stays while the
+gradient becomes dense:
 
     u = m u + g,    update = u + (1/P) sum_r v_r    in that step,    update = u    later.
 
-Its momentum, which differs from rank to rank, ends there. The other way, the momentum of the mean becomes every rank's.
+The momentum that differs between ranks ends there. If the gradient becomes sparse again, the momentum of the mean
+becomes every rank's momentum.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _STATEFUL = (OkTopK, AdTopK, _LowRank)  # compressors whose own state a change o
 
 @dataclass(frozen=True)
 class Stage:
-    """What holds from `at_step` on."""
+    """The methods and memories from `at_step` on."""
 
     at_step: int
     make: Callable[[], list[Method]]
@@ -83,7 +85,7 @@ def _whole(method: Method, item: Item) -> bool:
 
 
 def _carry_over(old: Method, new: Method, item: Item) -> None:
-    """The state of a memory that stays, and of a compressor of the same plugin."""
+    """Copies the state of a memory that stays, and of a compressor of one plugin."""
     name = item.name
     if isinstance(old, _STATEFUL) or isinstance(new, _STATEFUL):
         kind = type(old if isinstance(old, _STATEFUL) else new).__name__

@@ -1,4 +1,5 @@
-"""What strategies leave exposed, route by route and leg by leg, and that Espresso's says the same and is never behind one way for all."""
+"""The exposed time of strategies on each route, and Espresso's plan: it forecasts this time, and is never slower
+than one strategy for all gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ NAMES = ("topk", "none", "fp16")
 
 @dataclasses.dataclass
 class Group:
-    """What goes out together: gradients, the candidate of each, and the route."""
+    """A bucket: its gradients, the candidate of each gradient, and the route."""
 
     gradients: list[int]
     choices: list[int]
@@ -35,7 +36,7 @@ def travels(model: Model, group: Group) -> float:
     gathered = float(sum(c.phase_bytes[0] for c in candidates if c.combine == GATHER))
     if group.route == FLAT:
         return costs.exchange(model, group.gradients, 0, group.choices)
-    if group.route == SHARD:  # all-to-all of every part, then each owner's part to all
+    if group.route == SHARD:  # # all-to-all of the parts, then each owner sends its part to all ranks
         owned = (summed + gathered) / model.world
         return on_level(model, WORLD, (summed + gathered) / 2) + on_level(model, WORLD, owned * max(1.0, model.world / 2))
     local = model.ranks_per_host
@@ -49,8 +50,8 @@ def travels(model: Model, group: Group) -> float:
 
 
 def works(model: Model, group: Group) -> tuple[float, float]:
-    """Encode and decode of one rank, in shares of what it does on route flat: there it encodes all it has, and decodes of what is
-    gathered a payload of every rank, of what is summed one."""
+    """Encode and decode time of one rank. On route flat a rank encodes all its gradients. It decodes one payload of
+    every rank for a gather, and one payload for a sum. Other routes take a share of these times."""
     encode, decode = (f(model, group.gradients, group.choices) for f in (costs.encode, costs.decode))
     gathers = any(c.combine == GATHER and c.phase_bytes[0] for c in costs.candidates_of(model, group.gradients, group.choices))
     if group.route == HIERARCHICAL:
@@ -91,7 +92,8 @@ def random_world(source: random.Random) -> Model:
 
 
 def units(model: Model, small: int) -> list[list[int]]:
-    """Large gradients alone; small ones joined until there are enough of them, each joined unit at the place of its last."""
+    """A large gradient is a unit. Small gradients are joined until the unit is large enough. A joined unit stands at
+    the place of its last gradient."""
     found: list[list[int]] = []
     waiting: list[int] = []
     for g in costs.order_of(model):

@@ -1,12 +1,14 @@
-"""Methods that send what reaches a threshold, each with a residual e (x = e + g, sent entries leave x, e = the rest).
+"""Methods that send the entries above a threshold. Each has a residual e (x = e + g, sent entries leave x, e = the
+rest).
 
     fixed        |x| >= t
     Gaussian-k   t = z sqrt(mean x^2), z the normal quantile of density / 2   (Shi et al., 2019)
     RedSync      t = m + q (M - m), m mean |x|, M largest |x|, q by bisection (Fang et al., 2019)
     SIDCo        t from a law fitted to |x|, in stages                         (Abdelmoniem et al., MLSys 2021)
 
-The last three are steered: each gradient of each rank remembers what threshold would have been right, and where fewer
-than 0.9 k reach the threshold, the k largest go; where more than 1.1 k do, the 1.1 k largest. Zeros never go.
+The last three are steered: each rank remembers for each gradient the threshold that would have been right. If fewer
+than 0.9 k entries reach the threshold, the k largest are sent. If more than 1.1 k reach it, the 1.1 k largest are
+sent. Zeros are never sent.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ def reaching(values: torch.Tensor, threshold: float, most: int) -> torch.Tensor:
 
 @dataclass
 class Steering:
-    """What one gradient of one rank remembers."""
+    """The state of one gradient on one rank."""
 
     last: float = 0.0  # threshold that would have been right
     age: int = 0  # steps since the last estimate
@@ -60,7 +62,7 @@ class FixedThreshold(Method):
         return reaching(work, self.threshold, kept_count(item.numel, self.capacity))
 
     def sent(self, item: Item, rank: int, step: int, work: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
-        """What goes, dense."""
+        """The sent entries as a dense tensor."""
         del step, grad
         chosen = self.choose(item, rank, work)
         dense = torch.zeros_like(work)
@@ -108,10 +110,10 @@ class Steered(FixedThreshold):
         raise NotImplementedError
 
     def learn(self, steering: Steering, right: float) -> None:
-        """What threshold would have been right after a fresh one; 0 where nothing went."""
+        """Learns `right`, the threshold that would have been right after a fresh estimate. 0 if nothing was sent."""
 
     def settle(self, steering: Steering, work: torch.Tensor, k: int) -> torch.Tensor:
-        """Positions of what goes, and what is learned from it."""
+        """The positions of the sent entries. Updates the state of the steering."""
         least, most = (k, k) if self.exact else (k - k // 10, min(work.numel(), k + k // 10))
         reuse = steering.last > 0 and steering.age < self.reuse_period
         threshold = steering.last if reuse else self.estimate(steering, work)
@@ -141,7 +143,7 @@ class Steered(FixedThreshold):
 
 
 class GaussianK(Steered):
-    """The quantile of a normal law around zero, times what the last step would have needed."""
+    """The quantile of a normal law around zero, times the correction that the last step would have needed."""
 
     def estimate(self, steering: Steering, work: torch.Tensor) -> float:
         z = NormalDist().inv_cdf(1 - self.density / 2)
@@ -219,9 +221,9 @@ def gamma_tail_quantile(shape: float, share: float) -> float:
 
 
 class Sidco(Steered):
-    """`stages` 0 adapts their number for each gradient. Laws: "exponential"; "pareto", the generalised one;
-    "gamma_pareto", a gamma law in the first stage and generalised Pareto laws in the others; "gaussian", which takes mean
-    and deviation of |x| for those of x.
+    """`stages`: 0 adapts their number for each gradient. Laws: "exponential"; "pareto", the generalised one;
+    "gamma_pareto", a gamma law in the first stage and generalised Pareto laws in the later stages; "gaussian",
+    which uses mean and deviation of |x| as mean and deviation of x.
     """
 
     def __init__(
@@ -315,7 +317,7 @@ class Sidco(Steered):
 
 
 def mean_of(work: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-    """Dense: the mean of the chosen entries, at each of them."""
+    """Dense: every chosen entry has the mean of the chosen entries."""
     dense = torch.zeros_like(work)
     if chosen.numel():
         dense[chosen] = float(work[chosen].double().mean())
@@ -342,7 +344,8 @@ class AdaQ(Steered):
 
 
 class AdaComp(FixedThreshold):
-    """In each bin, G = e + g: those with |G + g| >= max |G|, as sign(G) times the mean of the maxima (Chen et al., 2018)."""
+    """In each bin, with G = e + g: the entries with |G + g| >= max |G|, sent as sign(G) times the mean of the maxima
+    (Chen et al., 2018)."""
 
     def __init__(self, items: Sequence[Item], ranks: int, bin_length: int = 50, capacity: float = 1.0) -> None:
         super().__init__(items, ranks, capacity=capacity)

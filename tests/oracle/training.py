@@ -1,7 +1,7 @@
 """Training with P simulated ranks: one set of weights, P gradients per step, one update.
 
-Ranks hold equal weights at all times, so one copy stands for all of them; what differs, the data and what the scheme
-keeps, is per rank.
+Ranks have equal weights at all times, so one copy is enough. Data and the states of the scheme differ between
+ranks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .method import Gradients, Scheme
 
 
 class TrainingTask(Protocol):
-    """What the simulation needs of a task."""
+    """The parts of a task that the simulation needs."""
 
     def make_model(self, seed: int) -> nn.Module: ...
 
@@ -30,7 +30,7 @@ class TrainingTask(Protocol):
 
 @dataclass
 class Run:
-    """What a run leaves: the mean loss over ranks of each step in nats, and the final validation."""
+    """The results of a run: the mean loss over ranks of each step in nats, and the final validation."""
 
     losses: list[float] = field(default_factory=list)
     validation: dict[str, float] = field(default_factory=dict)
@@ -59,8 +59,8 @@ def simulate(
     make_optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer],
     on_step: Callable[[int, float], None] | None = None,
 ) -> Run:
-    """`steps` steps of an optimizer of torch on what the scheme makes of all ranks' gradients. An exception out of
-    `on_step` ends the run."""
+    """Runs `steps` steps of an optimizer of torch with the scheme's update. An exception in `on_step` ends the
+    run."""
     model = task.make_model(seed)
     scheme = make_scheme(model)
     optimizer = make_optimizer(model.parameters())

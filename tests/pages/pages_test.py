@@ -1,13 +1,13 @@
-"""Every command and code block of the pages works as it stands there.
+"""Every command and every code block of the pages works as printed.
 
-    sh       run line by line by bash, in a new shell without the caller's variables, in a folder that looks like the checkout
-    python   run on two ranks by `penstock run`, and by torchrun too where it makes a process group of torch's
-    toml     held against the plugins by `penstock config check`
+    sh       run line by line by bash, in a new shell without the caller's variables, in a folder with the checkout's entries
+    python   run on two ranks by `penstock run`, and also by torchrun if it makes a process group of torch
+    toml     checked against the plugins by `penstock config check`
     cpp      compiled against the SDK's headers
-    text     a drawing: nothing to run
+    text     a drawing, which is not run
 
-A block of any other language, or of none, fails: so that nobody adds one that is not run. Blocks that need something
-around them have a name (a comment `<!-- block: NAME -->` in front) and an entry in CONTEXT.
+A block of another language, or of no language, fails, so that every block is tested. Blocks that need a context have
+a name (a comment `<!-- block: NAME -->` before the block) and an entry in CONTEXT.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BUILD = ROOT / "build/release"
 PENSTOCK = BUILD / "bin/penstock"
 LANGUAGES = {"sh", "python", "toml", "cpp", "cmake", "text"}  # cmake: tests/contract and outside_libtorch build such projects
 
-# What a reader of the page has written before and after a block. `{block}` stands for the block.
+# The code that a reader of the page has before and after a block. `{block}` stands for the block.
 CONTEXT = {
     "an-import": "{block}\nhvd.init()\nprint(hvd.size())\n",
     "clipping": """\
@@ -131,7 +131,7 @@ assert hvd.counters()["steps"] >= 1 and hvd.size() == 2
 # Packages that a recipe is for, and that these tests do without.
 NEEDS = {"lightning": "lightning", "hugging-face": "transformers"}
 
-# Commands that are a test run, or hours of work, themselves: what is tested here is that they take these arguments.
+# Commands that run tests or take hours. Here only their arguments are tested.
 LONG = ("tools/quickstart", "tools/test", "tools/setup", "tools/mutate", "tools/nightly", "tools/gpu-check", "tools/bench", "tools/wheel")
 
 SHELLS = [block for block in all_blocks() if block.language == "sh"]
@@ -158,7 +158,7 @@ def template(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """A folder with the checkout's entries, in which a page's commands may leave what they like."""
+    """A folder with the checkout's entries, in which a page's commands may leave files."""
     folder = tmp_path_factory.mktemp("checkout")
     for entry in ROOT.iterdir():
         if entry.name not in {".git", ".pytest_cache"}:
@@ -200,7 +200,7 @@ def is_long(command):
 
 
 def takes_its_arguments(command):
-    """What a long command is started with, each flag of it, stands in its --help."""
+    """Each flag of a long command is in the command's --help."""
     program, *words = command.split()
     sub = words[:1] if words and not words[0].startswith("-") else []
     helped = run([str(ROOT / program), *sub, "--help"], ROOT)
@@ -251,7 +251,7 @@ LAUNCHERS = {
 
 
 def launchers_of(block):
-    """Both for what makes a process group of torch's, as its page says."""
+    """Both launchers, if the block makes a process group of torch as its page says."""
     return LAUNCHERS if "init_process_group" in CONTEXT.get(block.name, "{block}").replace("{block}", block.text) else ["penstock-run"]
 
 
@@ -273,7 +273,8 @@ def test_a_toml_block_fits_the_plugins(block, tmp_path):
     content = tomllib.loads(block.text)
     compressor = content.get("scheme", {}).get("compressor")
     if compressor in {"mine", "template"}:
-        # Made and trained with by tools/penstock/mine_test.py and tests/contract; here: the same file with a plugin that is there.
+        # tools/penstock/mine_test.py and tests/contract build this plugin and train with it. Here the file names a
+        # plugin that exists.
         text = block.text.replace(f'"{compressor}"', '"topk"').replace("[compressor.template]\nstride = 2\n", "")
     else:
         text = block.text
@@ -302,7 +303,7 @@ def test_a_cpp_block_compiles_against_the_sdk(block, tmp_path):
 
 
 def help_of(words):
-    """The help of the longest chain of sub-commands that `words` begin with, and what is left of them."""
+    """The help of the longest chain of sub-commands at the beginning of `words`, and the other words."""
     chain = []
     while words and re.fullmatch(r"[a-z][a-z-]*", words[0]):
         ran = run([str(PENSTOCK), *chain, words[0], "--help"], ROOT)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Starts processes as launchers without MPI do, and looks at what they say of each other.
+"""Starts processes as launchers without MPI do, and checks their messages about each other.
 
-Usage: run_rendezvous.py WORKER MODE. Exit status 77: cannot be run here, and why.
+Usage: run_rendezvous.py WORKER MODE. Exit status 77: cannot run here; the output has the reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OF_LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HOROVOD_", "MASTER_", "PENS
 
 
 def clean() -> dict[str, str]:
-    """The environment without what launchers have left in it."""
+    """The environment without the variables of launchers."""
     return {name: value for name, value in os.environ.items()
             if not name.startswith(OF_LAUNCHERS) and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
 
@@ -115,8 +115,8 @@ def nonsense() -> None:
 
 
 def twins() -> None:
-    """Two runs with the same address and port, started at the same instant: none of their ranks train together, and who
-    hears of the other run says so."""
+    """Two runs start at one instant with one address and port. No rank of one run trains with a rank of the other
+    run, and a rank that notices the other run says so."""
     starts = 200 if "TEST_LONG" in os.environ else 5
     told = 0
     for turn in range(starts):
@@ -160,7 +160,7 @@ def profile() -> None:
 
 
 def ipv6() -> None:
-    """In a network without IPv4 (ipv6_only.sh), by address and by a name that has only an IPv6 one."""
+    """In a network without IPv4 (ipv6_only.sh), by an address and by a name for IPv6 only."""
     for place in ("::1", "[::1]", "fd00::7", "only.ipv6.test"):
         ended = run(2, more={"MASTER_ADDR": place})
         expect([output for _, output, _ in ended] == expected(2), ended)

@@ -1,11 +1,11 @@
-"""Simulated CUDA devices (tests/device) under the real runtime, for a frontend whose torch can make
-no tensor of CUDA here.
+"""Simulated CUDA devices (tests/device) under the real runtime, for a frontend whose torch cannot
+make CUDA tensors here.
 
-A folder of its own holds the runtime and, under the name of the CUDA part, the simulated devices,
-so that the runtime really declares, copies and waits. torch's tensors are laid over the devices'
-memory: torch takes them for its own, and whoever reads or writes one from the host ends the program
-with a sentence. What torch would know of devices is told by functions in the place of those of
-penstock.torch.devices; everything else is what users run.
+A folder holds the runtime and, under the name of the CUDA part, the simulated devices. So the
+runtime really declares, copies and waits. torch's tensors are views of the devices' memory.
+torch takes them for tensors in host memory, and a read or write from the host ends the program
+with a message. Functions of this file replace the functions of penstock.torch.devices that ask
+torch about devices. Users run the rest of the code too.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class SimulatedDevice:
         return sum(getattr(found, name) for name, _ in _Waits._fields_)
 
     def queued(self) -> int:
-        """Work of all streams that has not run, waits for other streams among it."""
+        """Number of tasks of all streams that have not run, including waits for other streams."""
         return self._queued()
 
     # ---- streams ----
@@ -143,7 +143,7 @@ class SimulatedDevice:
         return self._made(self._table.stream_create, 0)
 
     def wait(self, stream: int, other: int) -> None:
-        """What is queued on `stream` from now on waits for what is queued on `other`."""
+        """Later tasks of `stream` wait for the present tasks of `other`."""
         event = c_void_p()
         self._call(self._table.event_create, byref(event))
         self._call(self._table.event_record, event, other)
@@ -179,14 +179,13 @@ class SimulatedDevice:
         return any(begin <= address < begin + size for begin, size in self._begins.items())
 
     def write(self, address: int, values: torch.Tensor) -> None:
-        """Queues a copy of `values` on the current stream: they are there when the device comes to
-        it, which it does as late as it can."""
+        """Queues a copy of `values` on the current stream. The device copies as late as it can."""
         pinned = self._made(self._table.host_allocate, 4 * values.numel())
         ctypes.memmove(pinned, values.contiguous().data_ptr(), 4 * values.numel())
         self._call(self._table.copy_to_device, address, pinned, 4 * values.numel(), self.current)
 
     def read(self, address: int, shape: Sequence[int]) -> torch.Tensor:
-        """What work on the current stream sees there. Waits."""
+        """The values that a task on the current stream reads there. Waits."""
         n_bytes = 4 * math.prod(shape)
         pinned = self._made(self._table.host_allocate, n_bytes)
         self._call(self._table.copy_to_host, pinned, address, n_bytes, self.current)

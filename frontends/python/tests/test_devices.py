@@ -1,5 +1,5 @@
-"""Gradients on CUDA devices: the runtime takes them where they lie, on simulated devices; what
-torch is asked, and what is refused."""
+"""Gradients on CUDA devices: the runtime takes them on simulated devices without a copy by the
+frontend; the questions to torch; and the refused tensors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_lost_device_ends_backward_with_its_words(library, tmp_path):
 
 
 def why_not(library: Path | None, number: int = 0, **variables: str) -> str:
-    """What a process of its own says of a device."""
+    """The answer of a new process to a question about a device."""
     code = f"import penstock.common.devices as d; print(d.why_not_in_place({number}))"
     if library is not None:
         variables["PENSTOCK_LIBRARY"] = str(library)
@@ -164,7 +164,7 @@ def test_the_check_over_nccl_wants_devices():
     assert done.stdout == "skipped: NCCL moves memory of CUDA devices\n"
 
 
-# ---- what torch is asked ----
+# ---- questions to torch ----
 
 
 class Elsewhere:
@@ -207,7 +207,7 @@ def test_nothing_is_said_where_gradients_are_taken_in_place(nothing_said, monkey
         for name in ("cuda:1", "cuda:0", "cuda:1"):
             place = devices.place_of(Elsewhere(name))
             assert place == Place(c.DEVICE_CUDA, int(name[-1]))
-        assert not tensors.usable(Elsewhere("cuda:0"))  # operations are copied all the same
+        assert not tensors.usable(Elsewhere("cuda:0"))  # # operations are copied nevertheless
     assert asked == [1, 0]
 
 
@@ -221,11 +221,11 @@ def test_a_capture_of_a_graph_is_refused(monkeypatch):
         devices.refuse_capture_of_updates()
 
 
-# ---- what the core is given ----
+# ---- arguments of the core ----
 
 
 class Recorder:
-    """A set that notes what it is asked."""
+    """A set that notes the arguments of each call."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -236,7 +236,7 @@ class Recorder:
 
 @pytest.fixture
 def on_a_device(monkeypatch):
-    """Every tensor is one of a device, whose current stream is 77."""
+    """Every tensor lies on a device whose current stream is 77."""
     used: list[torch.Tensor] = []
     monkeypatch.setattr(devices, "place_of", lambda tensor: CUDA)
     monkeypatch.setattr(devices, "current_stream", lambda tensor: 77)

@@ -1,4 +1,5 @@
-"""Who a process is, by whatever has started it: README's two lines, and what rank 0 says of the run."""
+"""The rank of a process under each launcher: README's two lines, and the lines of rank 0 about
+the run."""
 
 import os
 import shutil
@@ -15,11 +16,11 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 
 
 def start(*command, **variables):
-    """`python COMMAND`, with none of the caller's ranks; both outputs together."""
+    """`python COMMAND` without the caller's variables of a rank. Both outputs are joined."""
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1"}
     for name in ("RANK", "WORLD_SIZE", "PENSTOCK_CONFIG", "PENSTOCK_LOG_LEVEL"):
         environment.pop(name, None)
-    environment["PYTHON_EXEC"] = str(command[0])  # what torchrun starts
+    environment["PYTHON_EXEC"] = str(command[0])  # torchrun starts this program
     return subprocess.Popen(
         [str(word) for word in command], env={**environment, **variables}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -27,7 +28,7 @@ def start(*command, **variables):
 
 
 def run(*command, **variables):
-    """What it printed; it must end well."""
+    """The output of the command, which must end without an error."""
     ended, output = finish(start(*command, **variables))
     assert ended == 0, output
     return output
@@ -116,7 +117,7 @@ def test_without_the_transport_of_its_launcher_the_group_is_borrowed_and_the_rem
     assert "transport borrowed" in output
 
 
-# ---- what rank 0 says ----
+# ---- lines of rank 0 ----
 
 
 def test_at_the_first_step_one_line_tells_scheme_transport_and_bytes():
@@ -162,7 +163,7 @@ def test_an_exception_of_one_rank_is_printed_whole_once_and_torchrun_blames_that
     assert code != 0 and "KeyError: 'no such column'" in output, output
     cause = output[output.index("Root Cause") :]
     assert "rank      : 1" in cause, output
-    # Beside these, what torchrun prints of itself.
+    # torchrun prints other lines beside these.
     by_scripts = output[: output.index("torch/distributed/elastic")].count("Traceback (most recent")
     assert by_scripts == (2 if level == "debug" else 1), output
     assert "HorovodInternalError: rank 1 ended with KeyError: 'no such column'" in output, output

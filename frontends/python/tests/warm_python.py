@@ -1,8 +1,9 @@
-"""The warm python: an executable that runs what `python` would, with torch imported already.
+"""The warm python: an executable that runs programs as `python` does, with torch already imported.
 
-A rank takes two seconds of a core to import torch, longer than most tests last. The folder warm/
-says how it works. Where a fresh interpreter is what is tested, take sys.executable; with
-TEST_FRONTEND_PYTHON=real every process is one, which tells whether a failure is the warm one's.
+A rank takes two seconds of a core to import torch, and most tests are shorter. warm/server.py
+explains how it works. If a test needs a new interpreter, it uses sys.executable. With
+TEST_FRONTEND_PYTHON=real every process has a new interpreter, which shows whether the warm
+python causes a failure.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from pathlib import Path
 
 WARM = Path(__file__).resolve().parent / "warm"
 
-# Those after torch are what it imports when it is first used, some 0.5 s each. penstock is not
-# among them: it reads the environment when it is imported.
+# torch imports the modules after "torch" when it first uses them, some 0.5 s each. penstock is not
+# in the list, because it reads the environment when it is imported.
 MODULES = ("torch", "numpy", "torch.distributed.run", "torch.distributed.fsdp", "torch._dynamo")
 
-# What the server runs. become() must be the last: it clears the module in which this stands.
+# The program of the server. become() must be last, because it clears the module of this program.
 SERVE = f"""
 import os, sys
 sys.path[0] = {str(WARM)!r}
@@ -73,7 +74,7 @@ def start(modules: Sequence[str]) -> str:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """Where this process is killed, the end of its pipe does the same."""
+    """Closes the pipe to the server. If this process is killed, the system closes it."""
     assert server.stdin is not None
     server.stdin.close()
     server.wait()

@@ -1,5 +1,6 @@
-"""Gradients on devices through the frontend's classes: handed in where they lie, on the stream that
-wrote them, and waited for by streams. PENSTOCK_LIBRARY names that of simulated_devices.lay_out."""
+"""Gradients on simulated devices through the classes of the frontend. The runtime takes the
+gradients on the device, in the order of the stream that wrote them, and streams wait for the
+results. PENSTOCK_LIBRARY names the library that simulated_devices.lay_out made."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ device = SimulatedDevice()
 
 
 class NoUpdate(torch.optim.Optimizer):
-    """Leaves parameters as they are, for no kernel of torch can change them here."""
+    """Does not change parameters, because no kernel of torch can change them here."""
 
     def __init__(self, parameters: Any) -> None:
         super().__init__(parameters, {"lr": 0.1})
@@ -43,8 +44,8 @@ class NoUpdate(torch.optim.Optimizer):
 
 
 class Backward(torch.autograd.Function):
-    """A loss of nothing, whose backward gives the gradients of a step: where `addresses` say, or in
-    host memory. The accumulation takes tensors that nobody else holds as they are."""
+    """A loss without meaning, whose backward gives the gradients of a step at `addresses`, or in
+    host memory. Autograd keeps a tensor without a copy if nobody else holds it."""
 
     @staticmethod
     def forward(ctx: Any, addresses: Sequence[int], step: int, *parameters: Any) -> torch.Tensor:
@@ -75,7 +76,7 @@ def wrap(parameters: list[torch.nn.Parameter], scheme: str) -> Any:
 
 
 def results_on_the_cpu(scheme: str) -> Iterator[list[torch.Tensor]]:
-    """What the steps give in host memory."""
+    """The results of the steps in host memory."""
     parameters = [torch.nn.Parameter(torch.zeros(shape)) for shape in SHAPES]
     optimizer = wrap(parameters, scheme)
     for step in range(STEPS):
@@ -102,7 +103,7 @@ def check_steps_on_a_device_have_the_bits_of_the_cpu_and_nobody_waits_for_it() -
                 with device.on(training):
                     optimizer.zero_grad()
                     Backward.apply(addresses, step, *parameters).backward()
-                # Who uses gradients on another stream lets it wait for backward, as in all torch.
+                # torch requires this of code that uses gradients on another stream.
                 device.wait(other, training)
                 with device.on(other):
                     optimizer.step()
@@ -112,7 +113,7 @@ def check_steps_on_a_device_have_the_bits_of_the_cpu_and_nobody_waits_for_it() -
                     assert [p.grad.data_ptr() for p in parameters] == addresses
                     for address, shape, one in zip(addresses, SHAPES, expected[step]):
                         equal(device.read(address, shape), one)
-                # Before the memory is let go of: whoever gets it next must be behind the result.
+                # Checked before the memory is freed: its next user must wait for the result.
                 assert device.used[-3:] == [(address, other) for address in addresses]
             counters = optimizer.counters()
             assert counters["steps"] == STEPS
@@ -120,7 +121,8 @@ def check_steps_on_a_device_have_the_bits_of_the_cpu_and_nobody_waits_for_it() -
 
 
 class Holder(torch.nn.Module):
-    """A module with the parameters, whose forward applies what is outstanding of them first."""
+    """A module with the parameters. Its forward first applies the outstanding updates of the
+    parameters."""
 
     def __init__(self, parameters: Sequence[torch.nn.Parameter]) -> None:
         super().__init__()
@@ -190,7 +192,7 @@ def check_what_a_loss_scaler_found_is_told_when_the_next_step_begins() -> None:
 
 
 class Bucket:
-    """What DDP gives its hook, in one buffer."""
+    """The one buffer that DDP gives to its hook."""
 
     def __init__(self, number: int, last: bool, buffer: torch.Tensor, parameters: Any) -> None:
         self.index = lambda: number
@@ -295,4 +297,4 @@ if __name__ == "__main__":
         sys.exit()
     a_lost_device_ends_backward_with_its_words()
     print("all checks passed", flush=True)
-    os._exit(0)  # what a lost device may still write to is not freed
+    os._exit(0)  # frees nothing, because the lost device may still write to it

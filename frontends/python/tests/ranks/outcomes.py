@@ -1,5 +1,5 @@
-"""What becomes of a step's results, by every door: those that were used, in whatever way, count; what
-is saved between backward and step; and what it costs."""
+"""The outcomes of steps, for each frontend: a used result counts, in whatever way it was used; a
+save between backward and step; and the cost."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def check_gradients_that_the_user_replaced_by_others_made_from_them_were_used() 
 
 
 def check_two_backwards_without_no_sync_keep_the_sum_of_what_was_computed() -> None:
-    # Of one gradient nothing is sent at first, and the other's result was kept all the same.
+    # The payload of one gradient is empty at first, and the result of the other gradient was kept.
     scheme = TOPK.replace("0.1", "0.2\nscope = \"bucket\"")
     for make in (Hook, Views):
         torch.manual_seed(0)
@@ -192,7 +192,7 @@ def check_a_plain_loop_counts_every_step_under_every_option_of_ddp() -> None:
         door.close()
 
 
-# ---- what it costs ----
+# ---- costs ----
 
 
 def check_a_plain_loop_reads_no_gradient_once_more() -> None:

@@ -1,6 +1,6 @@
-"""Loops as users write them, drawn: what they throw away must leave no trace. Each is run twice, as
-it is written and without the backwards whose results it throws away; parameters, and what
-compression keeps, agree to the bit.
+"""Random loops in the style of users: thrown away results must leave no trace. Each loop runs
+twice, complete and without the backwards whose results it throws away. Parameters and the states
+of compression must agree to the bit.
 
     outcomes_drawn.py FIRST COUNT      the seeds
 """
@@ -37,14 +37,14 @@ SCALER = getattr(torch.amp, "GradScaler", None)  # for the CPU
 
 
 def scheme_of(name: str) -> str:
-    """A file of conf/, with its buckets as DDP has them, whatever the times are today."""
+    """A file of conf/ with DDP's buckets. The plan does not depend on measured times."""
     text = (CONF / f"{name}.toml").read_text(encoding="utf-8")
     text = re.sub(r"(?m)^scheduler .*$", 'scheduler = "wfbp"', text)
     return re.sub(r"(?ms)^\[scheduler\..*?(?=^\[|\Z)", "", text)
 
 
 class Loop:
-    """One loop, on one door. thrown: also run what is thrown away."""
+    """One loop with one frontend. thrown: also run the parts whose results are thrown away."""
 
     def __init__(self, make: Any, scheme: str, two: bool, thrown: bool, seed: int) -> None:
         self.drawn = random.Random(seed)
@@ -150,7 +150,7 @@ class Loop:
         scaler.update(1.0)
 
     def generator(self) -> None:
-        """A backward that is made for what comes before this model."""
+        """A backward up to the inputs of this model, for the parts before the model."""
         self.zero()
         z = torch.randn(4, 5, generator=torch.Generator().manual_seed(self.step))
         z.requires_grad_()
@@ -167,7 +167,7 @@ class Loop:
         self.door.step()
 
     def clip_a_zeroed_one(self) -> None:
-        """A guard that zeroes and steps all the same."""
+        """A guard that zeroes the gradients and still calls step."""
         self.zero()
         self.thrown_away()
         self.door.optimizer.zero_grad(set_to_none=True)

@@ -1,4 +1,4 @@
-"""What the scripts that run on several ranks share."""
+"""Functions that the scripts on several ranks share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import penstock.torch as hvd
 if "PENSTOCK_TEST_DEADLINE" in os.environ:
     faulthandler.dump_traceback_later(float(os.environ["PENSTOCK_TEST_DEADLINE"]) - 10)
 
-# What can be reduced, and what can be moved.
+# Types that can be reduced, and types that can be moved.
 REDUCIBLE = [torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
 MOVABLE = REDUCIBLE + [torch.uint8, torch.int8, torch.int16]
 
@@ -32,14 +32,15 @@ def value(rank: int, shape: tuple, dtype: torch.dtype) -> torch.Tensor:
 
 
 def begin() -> None:
-    """What a file of checks does before them, unless it has a function of this name itself."""
+    """Called before the checks of a file. A file may define its own `begin`."""
     hvd.init()
 
 
 def needs_torch(
     least: tuple[int, int], what: str
 ) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """For checks of what an older torch, with which the package works too, does not do itself."""
+    """For checks of a feature that an older torch does not have. The package also works with the
+    older torch."""
 
     def wrapped(check: Callable[[], None]) -> Callable[[], None]:
         if tuple(int(part) for part in torch.__version__.split(".")[:2]) >= least:
@@ -96,7 +97,7 @@ def equal(got: torch.Tensor, expected: torch.Tensor) -> None:
 
 
 def make_model(dtype: torch.dtype = torch.float32) -> torch.nn.Sequential:
-    """A small network, the same on every rank."""
+    """A small network, equal on every rank."""
     torch.manual_seed(7)
     return torch.nn.Sequential(
         torch.nn.Linear(5, 9),
@@ -110,7 +111,7 @@ def make_model(dtype: torch.dtype = torch.float32) -> torch.nn.Sequential:
 def make_batch(
     step: int, rows: int, dtype: torch.dtype = torch.float32
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs and targets of a step, the same on every rank."""
+    """Inputs and targets of a step, equal on every rank."""
     generator = torch.Generator().manual_seed(100 + step)
     return torch.randn(rows, 5, generator=generator, dtype=dtype), torch.randn(
         rows, 3, generator=generator, dtype=dtype
@@ -139,14 +140,14 @@ def close(got: torch.nn.Module, expected: torch.nn.Module, tolerance: float = 1e
 
 
 def same_bits_on_all_ranks(model: torch.nn.Module) -> None:
-    """All ranks hold the same parameters."""
+    """All ranks have equal parameters."""
     flat = torch.cat([p.detach().reshape(-1).float() for p in model.parameters()])
     for other in hvd.allgather(flat.reshape(1, -1)):
         assert torch.equal(flat, other), "parameters differ between ranks"
 
 
 def say(text: str) -> None:
-    """Prints a line, in one write: those of ranks that speak at once must not be mixed."""
+    """Prints a line in one write, so that lines of several ranks are not mixed."""
     print(f"{text}\n", end="", flush=True)
 
 

@@ -1,5 +1,6 @@
-"""Steps of a model under torch.compile(mode="reduce-overhead"), whose gradients lie in the memory of
-CUDA graphs: the losses must be those of the same model as it is.
+"""Steps of a model under torch.compile(mode="reduce-overhead"), whose gradients lie in the memory
+of
+CUDA graphs: the losses must be equal to the losses of the model without torch.compile.
 
     mpirun -np 1 python compiled_on_device.py [--device cuda]
 """
@@ -45,7 +46,7 @@ def why_not_compiled(device: Any) -> str:
     model = make_model().to(device)
     try:
         train(compiled(model), torch.optim.SGD(model.parameters(), lr=0.1), device)
-    except Exception as error:  # noqa: BLE001  of whatever kind the compiler's are
+    except Exception as error:  # noqa: BLE001  the compiler raises errors of many kinds
         return f"torch.compile does not work here: {str(error).strip()[:300]}"
     return ""
 
@@ -63,7 +64,7 @@ def attempt(device: Any) -> bool:
             curves = []
             for change in (lambda model: model, compiled):
                 torch.compiler.reset()
-                # What is compiled is the model within, whose hooks are as they were.
+                # The inner model is compiled, and its hooks do not change.
                 called, optimizer, close = wrap(make_model().to(device), scheme)
                 curves.append(train(change(called), optimizer, device))
                 close()

@@ -1,11 +1,11 @@
 """Trains a small network on a CUDA device and on the CPU, through DistributedOptimizer and through
-the hook of DistributedDataParallel: the losses must be the same but for the order of sums.
+the hook of DistributedDataParallel: the losses must be equal, except for the rounding of sums.
 
     mpirun -np 2 python train_on_device.py [--steps 40] [--device cuda]
 
-Prints a line for each way and scheme, and ends with 1 where a curve on the device leaves that of
-the CPU. Where there is no device, or the runtime does not take gradients there, it says "skipped"
-and why.
+Prints a line for each frontend and scheme. Ends with 1 if a curve on the device differs from the
+curve on the CPU. Prints "skipped" and the reason if there is no device, or if the runtime does
+not take gradients there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def why_not(device: str) -> str:
 
 
 def is_first_rank() -> bool:
-    """Of those that mpirun or torchrun started, before they have met."""
+    """True on rank 0 of mpirun or torchrun. Also works before the ranks have met."""
     return (os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("RANK", "0")) == "0"
 
 
@@ -73,7 +73,7 @@ def batch(step: int, rank: int) -> tuple[Any, Any]:
 
 
 def with_optimizer(model: Any, scheme: str) -> tuple[Any, Any, Callable[[], None]]:
-    """The model to call, what takes its steps, and what ends the exchange."""
+    """The model to call, the optimizer, and the function that ends the exchange."""
     import torch
 
     import penstock.torch as hvd
@@ -163,7 +163,7 @@ def train(device: Any, steps: int) -> bool:
 
 
 def with_group(function: Callable[[], bool]) -> bool:
-    """What `function` returns while torch has a process group of these ranks."""
+    """The result of `function`, called while torch has a process group of these ranks."""
     import torch.distributed as dist
 
     import penstock.torch as hvd

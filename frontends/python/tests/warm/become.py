@@ -1,8 +1,8 @@
-"""A child of the warm python's server becomes what `python ARGUMENTS` would be.
+"""A child of the warm python's server becomes the program that `python ARGUMENTS` would run.
 
-What it cannot have of its own are the things that python and torch settle when they start: all
-children share the seed of the hashes of strings, OMP_NUM_THREADS is 1, and torch's libraries are
-not taken apart at the end. Launches with the real interpreter (launch.py) are there for these.
+Some things are settled when python and torch start, so children cannot have their own: all
+children share the seed for hashes of strings, OMP_NUM_THREADS is 1, and torch's libraries are
+not taken down at the end. Tests of such things start the real interpreter (launch.py).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 def become(request: Request, path: Sequence[str]) -> None:
-    """Runs the program that is asked for, in this process's module __main__. Comes back or raises
-    as the program does.
+    """Runs the requested program in this process's module __main__. Returns or raises as the
+    program does.
 
-    path: where python itself and what is installed are found.
+    path: the folders of python itself and of the installed packages.
     """
     for own, stream in enumerate(request.streams):
         os.dup2(stream, own)
@@ -49,8 +49,8 @@ def become(request: Request, path: Sequence[str]) -> None:
 
 
 def _options(arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """Those before the program, as letters, of which -c or -m comes last; the program and what it
-    is given."""
+    """The options before the program, as letters, with -c or -m last, and the program with its
+    arguments."""
     letters = ""
     rest = list(arguments)
     while rest and rest[0].startswith("-"):
@@ -72,7 +72,7 @@ def _run(options: str, program: list[str]) -> None:
     if "m" in options:
         sys.path.insert(0, os.getcwd())
         sys.modules.pop(program[0], None)  # it is to run, and not to be found
-        runpy._run_module_as_main(program[0])  # what `python -m` calls
+        runpy._run_module_as_main(program[0])  # as `python -m` does
         return
     if "c" in options:
         sys.path.insert(0, "")
@@ -104,8 +104,8 @@ def _open_streams(*, unbuffered: bool) -> None:
 
 
 def _start_anew(ignored: Sequence[int]) -> None:
-    """What the server has settled is settled anew. Python's own random numbers are, after a
-    fork."""
+    """Sets again what the server has changed or cached. Python itself seeds its random numbers
+    after a fork."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
@@ -117,9 +117,10 @@ def _start_anew(ignored: Sequence[int]) -> None:
 
 
 def _tie_the_ends() -> None:
-    """This process does not outlive the server. At its own end, what was loaded from now on (the
-    runtime, MPI) ends as ever, and then the process does: before torch's libraries take apart what
-    it shares with others until then, for 0.2 s of a core."""
+    """This process does not outlive the server. At the end of this process, libraries that were
+    loaded after the fork (the runtime, MPI) are taken down as usual, and then the process
+    ends at once. So torch's libraries, whose memory is shared with other children, are not
+    taken down, which would take 0.2 s of a core."""
     process = ctypes.CDLL(None)
     process.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     process.on_exit(process._exit, None)  # which is called with the exit code

@@ -1,14 +1,14 @@
-"""The server of the warm python: has imported torch once, and forks a child for each client.
+"""The server of the warm python: it imports torch once, and forks a child for each client.
 
-A rank takes two seconds of a core to import torch, and most tests last shorter than that. A child
-has it imported already, and becomes what `python ARGUMENTS` would be (become.py). The client
-(client.py) is the process that the launcher sees; it lends its folder, environment and streams, and
-ends as the child does.
+A rank takes two seconds of a core to import torch, and most tests are shorter. A child has already
+imported torch, and becomes the program that `python ARGUMENTS` would run (become.py). The launcher
+sees the process of the client (client.py). The client lends its folder, environment and streams,
+and ends as the child does.
 
-A request is one message with three open files; after it a client sends the number of each signal
-that it gets, and the server sends how the child ended. A client that vanishes takes its child with
-it. The server ends, and its children with it, when pytest, which holds the other end of its stdin,
-does.
+A request is one message with three open files. Afterwards a client sends the number of each
+signal that it receives, and the server sends the exit code of the child. If a client vanishes,
+its child is killed. pytest holds the other end of the server's stdin. When pytest ends, the
+server and its children end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST_REQUEST = 1 << 20
 
 @dataclass
 class Request:
-    """What a client asks for."""
+    """The request of a client."""
 
     arguments: list[str]
     folder: str
@@ -41,21 +41,22 @@ class Request:
 
 
 def import_all(modules: Sequence[str]) -> None:
-    """Imports what children shall have. What an older torch does not have is left out."""
+    """Imports the modules that children need. Modules that an older torch does not have are left
+    out."""
     for name in modules:
         with suppress(ModuleNotFoundError):
             importlib.import_module(name)
     if len(os.listdir("/proc/self/task")) != 1:
         sys.exit(f"importing {', '.join(modules)} started threads, which no child would have")
     gc.collect()
-    gc.freeze()  # a child's search for garbage need not copy what it shares with the others
+    gc.freeze()  # so that garbage collection in a child does not copy the shared memory
 
 
 def run(listener: int, folder: str, modules: Sequence[str]) -> Request | None:
-    """Serves the clients of a socket. Returns in each child, with what it is to be; in the server
-    at its end, when `folder`, where the socket lies, is removed.
+    """Serves the clients of a socket. Returns in each child, with the child's request. Returns in
+    the server at its end, when `folder` with the socket is removed.
 
-    listener: its number. An import that fails ends the server, which clients are told.
+    listener: its number. If an import fails, the server ends and the clients see that.
     """
     request = None
     try:
@@ -85,7 +86,7 @@ class Server:
         self._wakeup = ended
 
     def serve(self) -> Request | None:
-        """Returns in each child, with what it is to be, and in the server at its end."""
+        """Returns in each child, with the child's request, and in the server at its end."""
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj == 0:
@@ -132,8 +133,8 @@ class Server:
         os.close(self._wakeup)
 
     def _pass_on(self, client: socket.socket, child: int) -> None:
-        """A client's signal to its child, which is killed with all that it started if the client
-        is gone."""
+        """Passes a client's signal on to its child. If the client is gone, the child and all
+        processes that the child started are killed."""
         try:
             message = client.recv(1)
         except ConnectionError:
@@ -166,7 +167,7 @@ class Server:
 
 
 def _send(child: int, number: int, *, all_of_it: bool) -> None:
-    """all_of_it: to what the child has started, too."""
+    """all_of_it: also to the processes that the child has started."""
     with suppress(ProcessLookupError):
         os.kill(child, number)
         if all_of_it:
