@@ -1,13 +1,13 @@
-"""A link that goes away and comes back: two ranks on two hosts of network namespaces (tools/hosts).
+"""A link that is cut and comes back: two ranks on two hosts of network namespaces (tools/hosts).
 
-A cut of less than the deadline is survived with the right results, and how long the ranks stood still after the link
-came back is printed; one of three deadlines ends the run on both with a sentence. Needs root; says so and ends with 77
-where no hosts can be made. Usage:
-    run_cut.py NAME WORKER CASE ...    a transport; a CASE is a share of the deadline for which the link is cut;
-                                       "idle": for half of a long one, while nothing is sent; or "no-udp".
-                                       wan:CASE is the same over a distance, 50 ms of round trip at 30 Mb/s and a packet of a
-                                       thousand lost, and there is wan:late: the distance is 1.5 s for half of the deadline.
-                                       With TEST_LONG=1 all there are
+Ranks survive a cut shorter than the deadline with right results, and the program prints how long the ranks stood still
+after the link came back. A cut of three deadlines ends both ranks with an error. Needs root. If no hosts can be made,
+says so and ends with 77. Usage:
+    run_cut.py NAME WORKER CASE ...    NAME: a transport. CASE: the share of the deadline for which the link is cut;
+                                       "idle": cut for half of a long deadline while nothing is sent; or "no-udp".
+                                       wan:CASE: over a distance with a round trip of 50 ms, 30 Mb/s and the loss of
+                                       one packet in a thousand. wan:late: the distance is 1.5 s for half of the deadline.
+                                       TEST_LONG=1: all cases
 """
 
 import os
@@ -23,10 +23,10 @@ from hosts import FarHosts, Hosts, HostsError, Way, link_of  # noqa: E402
 from hosts.hosts import HOSTFILE, SUBNET  # noqa: E402
 
 DEADLINE_S = 8
-LONG_S = 40  # half of it is longer than what UCX gives an idle connection by default
+LONG_S = 40  # half of it is longer than UCX keeps an idle connection by default
 SKIPPED = 77
 BEFORE = 20  # steps before the cut
-LINKS = {"": "1gbit", "wan": "wan"}  # by what stands before the colon of a case
+LINKS = {"": "1gbit", "wan": "wan"}  # by the word before the colon of a case
 LATE = Way(750.0, jitter_ms=250.0, loss=0.02)
 ALL = ["0.1", "0.5", "0.9", "3", "idle", "no-udp"]
 
@@ -64,7 +64,7 @@ class Job:
         return min(len(re.findall(r"^rank \d step", self.words(rank), re.M)) for rank in (0, 1))
 
     def wait(self, over, limit_s: float) -> float:
-        """Seconds until `over` is true. Errors: RuntimeError with what the ranks have said."""
+        """Seconds until `over` is true. Errors: RuntimeError with the output of the ranks."""
         start = time.monotonic()
         while not over():
             if time.monotonic() > start + limit_s:

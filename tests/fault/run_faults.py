@@ -1,7 +1,7 @@
-"""What the survivors say when a rank dies, stops, gives up or disagrees: real processes under mpirun, or without it
-over a transport that needs none.
+"""The errors of survivors if a rank dies, stops, gives up or disagrees: real processes under mpirun, or without mpirun
+over a transport that does not need it.
 
-Every case: no hang, no silent end; each survivor prints one error that names the rank. Usage:
+In every case no rank hangs or ends silently, and each survivor prints one error that names the rank. Usage:
     run_faults.py [--transport NAME] WORKER [MODE ...]
 """
 
@@ -23,7 +23,7 @@ START = {
     "ucx": [sys.executable, str(Path(__file__).parents[1] / "transports/run_ranks.py"), str(RANKS)],
 }
 
-# mode -> what each survivor's message must say, and the ranks that must speak
+# mode -> the pattern of each survivor's message, and the ranks that must print it
 CASES = {
     "fine": (None, ()),
     "forks": (None, ()),
@@ -42,12 +42,12 @@ CASES = {
     "differs": (r"scheduler", (0, 1, 2)),
 }
 
-# A stopped or silent rank, and one that left in order: it waits for the others in MPI_Finalize.
+# A stopped or silent rank, and a rank that left in order and waits for the others in MPI_Finalize.
 NEVER_END = ("stopped", "silent", "leaves")
 
 
 def run(transport: str, worker: str, mode: str) -> tuple[int, str, float]:
-    """Runs one case; kills what is left of it after a bound."""
+    """Runs one case, and after a time limit kills the ranks that still run."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     command = [*START[transport], worker, mode, str(DEADLINE_S), transport]
     start = time.monotonic()
@@ -55,7 +55,7 @@ def run(transport: str, worker: str, mode: str) -> tuple[int, str, float]:
                           start_new_session=True) as process:
         output = ""
         try:
-            # Some ranks do not end by themselves: the survivors' words are what counts.
+            # Some ranks do not end by themselves, so the run is over when the survivors have printed.
             expected = CASES[mode][1]
             while (left := start + 6 * DEADLINE_S - time.monotonic()) > 0:
                 if not select.select([process.stdout], [], [], left)[0]:

@@ -1,4 +1,4 @@
-"""What the tests of the simulations share: items, gradients, and that nothing is lost."""
+"""Shared by the tests of the simulations: items, gradients, and the check that nothing is lost."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ITEMS = [
 
 
 def gradients(step: int, ranks: int = RANKS) -> list[dict[str, torch.Tensor]]:
-    """Gradients of all ranks at one step, the same in every run."""
+    """Gradients of all ranks at one step, equal in every run."""
     generator = torch.Generator().manual_seed(1000 + step)
     return [{i.name: torch.randn(i.shape, generator=generator) for i in ITEMS} for _ in range(ranks)]
 
 
 def expect_nothing_lost(method: Method, steps: int = 100) -> None:
-    """What was given to a method of ITEMS on RANKS is what it sent and what it keeps."""
+    """The sum of all gradients of ITEMS on RANKS equals the sent values plus the kept values."""
     balance = {i.name: torch.zeros(i.numel, dtype=torch.float64) for i in ITEMS}
     for step in range(steps):
         grads = gradients(step)

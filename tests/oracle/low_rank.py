@@ -1,9 +1,9 @@
 """Low-rank schemes: Power-SGD (Vogels et al., NeurIPS 2019) and ACP-SGD (Zhang et al., ICDCS 2023).
 
-M is the gradient as an n-by-m matrix, r = min(rank, n, m), orth() Gram-Schmidt. It is done here in float64; another
-routine differs from it by a few units of 1e-7 times the condition of its input, so agreement with the runtime is to
-rounding, not to the bit.
-Tensors that are not factored go dense, in the same bucket, with nothing kept.
+M is the gradient as an n-by-m matrix, r = min(rank, n, m), orth() Gram-Schmidt, here in float64. Another routine
+for orth() differs by a few units of 1e-7 times the condition of its input. So the runtime agrees to rounding, not
+to the bit.
+Tensors that are not factored travel dense in the bucket of the factors, without a residual.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from .random import STREAM_Q, normals
 
 
 def orthogonalise(factor: torch.Tensor) -> torch.Tensor:
-    """Orthonormal columns that span those of `factor` [n, r], by Gram-Schmidt done twice in float64.
+    """Orthonormal columns with the span of the columns of `factor` [n, r], by Gram-Schmidt done twice in float64.
 
         a_j := a_j - sum_(k<j) q_k (q_k . a_j), twice;    q_j = a_j / |a_j|
 
-    A column that depends on earlier ones becomes zero: what projection leaves of it is below 1e-7 of the longest
-    column. A library's QR would put an arbitrary direction there, and take that out of the columns behind it.
+    A column that depends on earlier columns becomes zero: after the projection it is below 1e-7 of the longest
+    column. The QR of a library would put an arbitrary direction there, and remove that direction from later
+    columns.
     """
     columns = factor.to(torch.float64)
     longest = float(columns.norm(dim=0).max()) if factor.numel() else 0.0
@@ -79,7 +80,7 @@ class PowerSgd(_LowRank):
 
         P    = orth(sum_r X_r orth(Q))
         Q_r  = X_r^T P;   Q = sum_r Q_r
-        E_r  = X_r - P Q_r^T         (the local factor: what this rank's payload stood for)
+        E_r  = X_r - P Q_r^T         (P Q_r^T, the contribution of this rank, leaves its residual)
         update = (1/P) P Q^T
     """
 

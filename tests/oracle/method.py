@@ -1,6 +1,6 @@
-"""What every simulated method is: gradients of P ranks in, one update direction out, per-rank state inside.
+"""The base of simulated methods: gradients of P ranks in, one update direction out, a state for each rank.
 
-Conservation, for each method that keeps what it does not send (r = rank, t = step, all element-wise):
+Conservation, for each method that keeps its unsent values (r = rank, t = step, element-wise):
 
     sum_r kept_r(t+1) + P * update(t) = sum_r (kept_r(t) + gradient_r(t))
 """
@@ -21,7 +21,7 @@ class Item:
     """One gradient as the methods see it."""
 
     name: str
-    index: int  # position in registration order, the same on every rank
+    index: int  # position in registration order, equal on every rank
     shape: tuple[int, ...]
 
     @property
@@ -46,7 +46,8 @@ class Method:
         self.ranks = ranks
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
-        """grads[r][name] in float32, any shape; returns what every rank's optimizer sees, shaped like the gradient."""
+        """grads[r][name] in float32, any shape. Returns the gradients for every rank's optimizer, in the shapes of
+        the gradients."""
         raise NotImplementedError
 
     def kept(self, rank: int) -> Gradients:
@@ -60,7 +61,7 @@ class Method:
 
 
 class Scheme:
-    """The methods of one run: each gradient is served by exactly one of them."""
+    """The methods of one run. Exactly one method serves each gradient."""
 
     def __init__(self, methods: Sequence[Method]) -> None:
         self.methods = list(methods)

@@ -1,11 +1,12 @@
-"""Plans of the built schedulers, for oracles to compare with: models as plain values, and one process that plans them.
+"""Plans of the built schedulers, for comparison with oracles: models as plain values, and one process that makes
+plans.
 
     probe = PlannerProbe()                                   # or the fixture `probe`
     plan = probe.plan("fgbuff", Model([dense("a", 25, ready_us=10.0)], links=[Link(50.0, 0.5)], flags=MEASURED))
     plan.gradients()                                         # of phase 0: [[0]]
 
-The fields are those of planning::ModelEntries, with its defaults. Times are microseconds; one that is negative,
-infinite or no number counts as not measured.
+The fields and their defaults are as in planning::ModelEntries. Times are microseconds. A time counts as not
+measured if it is negative, infinite or no number.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NO_BUCKET = 0xFFFFFFFF
 
 @dataclasses.dataclass
 class Candidate:
-    """What a gradient costs with one compressor."""
+    """The costs of a gradient with one compressor."""
 
     phase_bytes: list[int]  # one number for each phase of the period
     compressor: str = "none"
@@ -84,7 +85,7 @@ class Model:
 
 
 def dense(name: str, numel: int, ready_us: float = -1.0) -> Gradient:
-    """A float32 gradient of one dimension that is sent as it is."""
+    """A float32 gradient of one dimension that is sent dense."""
     return Gradient(name, [numel], 4 * numel, [Candidate([4 * numel])], ready_us)
 
 

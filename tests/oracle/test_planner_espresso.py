@@ -36,7 +36,7 @@ def travels(model: Model, group: Group) -> float:
     gathered = float(sum(c.phase_bytes[0] for c in candidates if c.combine == GATHER))
     if group.route == FLAT:
         return costs.exchange(model, group.gradients, 0, group.choices)
-    if group.route == SHARD:  # # all-to-all of the parts, then each owner sends its part to all ranks
+    if group.route == SHARD:  # all-to-all of the parts, then each owner sends its part to all ranks
         owned = (summed + gathered) / model.world
         return on_level(model, WORLD, (summed + gathered) / 2) + on_level(model, WORLD, owned * max(1.0, model.world / 2))
     local = model.ranks_per_host

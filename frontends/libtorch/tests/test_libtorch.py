@@ -1,4 +1,4 @@
-"""The libtorch frontend on several ranks: its own checks, and the example against the same training in Python."""
+"""The libtorch frontend on several ranks: its own checks, and the example against equal training in Python."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def initial(data: Path) -> Path:
-    """Weights that both programs begin with: those that the example makes of its seed, untrained at rate 0."""
+    """Initial weights for both programs: the weights that the example makes from its seed, unchanged at rate 0."""
     file = data.with_name("initial.weights")
     done = run(DIGITS, "--data", data, "--steps", "1", "--rate", "0", "--weights", file)
     assert done.returncode == 0, done.stderr
@@ -124,7 +124,7 @@ def test_the_text_has_the_curve_of_training_in_python(ranks, scheme, tmp_path):
 
 
 def test_the_example_gives_the_same_bits_under_the_variables_of_torchrun(data, initial, tmp_path):
-    """Without MPI, over UCX: torchrun starts programs that are no Python too."""
+    """torchrun also starts programs that are not Python. MPI is not used; messages go over UCX."""
     arguments = ("--data", data, "--initial", initial, "--steps", str(STEPS))
     weights = {name: tmp_path / f"{name}.weights" for name in ("mpi", "ucx")}
     over_mpi = run_ranks(3, DIGITS, *arguments, "--weights", weights["mpi"], config="topk-residual")

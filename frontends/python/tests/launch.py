@@ -56,12 +56,12 @@ def run_ranks(
     starter: Sequence[str] = (),
     real: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs ranks/SCRIPT on `ranks` processes; the output of all of them together. Past the deadline
-    all are killed and the return code is 124.
+    """Runs ranks/SCRIPT on `ranks` processes and returns the joined output of all ranks. After the
+    deadline all ranks are killed and the return code is 124.
 
-    options: further ones for mpirun. module: what runs the script (python -m), if not python.
-    over: mpi under mpirun; ucx or borrowed under torchrun. starter: a launcher instead of these.
-    real: with an interpreter that has to import torch, as users have.
+    options: more options for mpirun. module: the module that runs the script (python -m), if not
+    python. over: mpi under mpirun; ucx or borrowed under torchrun. starter: a launcher instead
+    of these. real: with an interpreter that imports torch itself, as for users.
     """
     if shutil.which("mpirun") is None:
         raise RuntimeError("mpirun was not found; install Open MPI (package openmpi-bin)")
@@ -77,7 +77,7 @@ def run_ranks(
         program = [str(HERE / "ranks" / "over_borrowed.py"), script, *arguments]
     command = [*MPIRUN, *options, "-np", str(ranks), python, *program]
     if over != "mpi":
-        environment["PYTHON_EXEC"] = python  # what torchrun starts
+        environment["PYTHON_EXEC"] = python  # torchrun starts this program
         command = [python, *TORCHRUN, "--nproc-per-node", str(ranks), *program]
     if starter:
         command = [*starter, str(ranks), python, *program]
@@ -119,9 +119,11 @@ def _kill(process: subprocess.Popen[str]) -> None:
 def run_python(
     *arguments: str | Path, real: bool = False, folder: Path | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs `python ARGUMENTS` alone, with the package on its path; what it printed, apart.
+    """Runs `python ARGUMENTS` without a launcher and with the package on its path. Captures both
+    outputs separately.
 
-    folder: where it runs, if not here. real: see run_ranks. variables: of the environment.
+    folder: the working directory, if not the present one. real: see run_ranks. variables: of the
+    environment.
     """
     return subprocess.run(
         [sys.executable if real else warm_python.executable(), *arguments],

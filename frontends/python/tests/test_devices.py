@@ -207,7 +207,7 @@ def test_nothing_is_said_where_gradients_are_taken_in_place(nothing_said, monkey
         for name in ("cuda:1", "cuda:0", "cuda:1"):
             place = devices.place_of(Elsewhere(name))
             assert place == Place(c.DEVICE_CUDA, int(name[-1]))
-        assert not tensors.usable(Elsewhere("cuda:0"))  # # operations are copied nevertheless
+        assert not tensors.usable(Elsewhere("cuda:0"))  # operations are copied nevertheless
     assert asked == [1, 0]
 
 

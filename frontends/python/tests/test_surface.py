@@ -1,4 +1,4 @@
-"""The surface of Horovod: names, signatures and defaults, and the page that says what is there."""
+"""The surface of Horovod: names, signatures, defaults, and the page that lists them."""
 
 import importlib
 import inspect
@@ -16,7 +16,7 @@ from penstock.runner.util.threads import in_thread
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "horovod.md"
 NONE, WORLD = hvd.Compression.none, hvd.global_process_set
 
-# What horovod.torch exports; `run` is horovod's own.
+# The exports of horovod.torch; `run` is from horovod itself.
 HOROVOD = """
     init shutdown is_initialized start_timeline stop_timeline
     rank size local_rank local_size cross_rank cross_size is_homogeneous
@@ -102,7 +102,7 @@ def rows():
 
 
 def named(name):
-    """What a name of the page stands for: an attribute of penstock.torch, or a path."""
+    """The meaning of a name of the page: an attribute of penstock.torch, or a path."""
     if name.startswith("penstock."):
         try:
             return importlib.import_module(name)
@@ -124,7 +124,7 @@ def test_every_name_of_horovod_is_there(name):
 def test_arguments_come_in_horovods_order_with_its_defaults(name):
     parameters = inspect.signature(getattr(hvd, name)).parameters
     wanted = SIGNATURES[name]
-    # What is ours comes after Horovod's, and can be left out.
+    # Penstock's own arguments come after Horovod's arguments and are optional.
     assert list(parameters)[: len(wanted)] == list(wanted)
     for argument, default in wanted.items():
         found = parameters[argument].default

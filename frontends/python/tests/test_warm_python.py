@@ -1,5 +1,4 @@
-"""The warm python runs a program as python does, and ends as it does: most other tests stand on
-that."""
+"""The warm python runs and ends a program like python. Most other tests rely on that."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.skipif(
     warm_python.executable() == sys.executable, reason="TEST_FRONTEND_PYTHON is real"
 )
 
-# What a program can see of how it was started.
+# The circumstances of its start that a program can see.
 PROBE = """
 import os, signal, sys, threading
 print(__name__, __spec__ and __spec__.name, globals().get("__file__"), os.getcwd())
@@ -74,7 +73,8 @@ def test_it_ends_as_the_program_does(code):
     assert said(warm_python.executable(), "-c", code) == said(sys.executable, "-c", code)
 
 
-# What was started in the background ignores Ctrl-C, and so do those whom it starts.
+# Processes that were started in the background ignore Ctrl-C, and their children too. So the code
+# installs the handler.
 INTERRUPTED = """
 import os, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -91,7 +91,7 @@ def test_what_a_program_died_of_is_said():
         assert word in errors and ended == number, errors
 
 
-# It says its process id, and what signal it gets; another one ends it.
+# Prints its process id, and a word for SIGUSR1. Another signal ends it.
 WAITS = """
 import os, signal, time
 signal.signal(signal.SIGUSR1, lambda *_: print("told", flush=True))

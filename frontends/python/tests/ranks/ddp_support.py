@@ -1,5 +1,5 @@
-"""What the scripts that train with DistributedDataParallel share. torch's process group is gloo,
-and its ranks are those of the launcher."""
+"""Functions that the scripts with DistributedDataParallel share. torch's process group is gloo,
+over the ranks of the launcher."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def train(
     change: Callable[[], Any] | None = None,
     first: int = 0,
 ) -> list[float]:
-    """A plain loop. change: what happens to gradients before the step."""
+    """A plain loop. change: changes gradients before the step."""
     losses = []
     for step in range(first, first + steps):
         optimizer.zero_grad()
@@ -93,7 +93,7 @@ def plain_ddp(change: Callable[[torch.nn.Module], Any] | None = None, **options:
 
 
 def same_everywhere(model: torch.nn.Module) -> None:
-    """All ranks hold the same parameters, to the bit."""
+    """All ranks have equal parameters, to the bit."""
     flat = torch.cat([p.detach().reshape(-1).float() for p in model.parameters()])
     others = [torch.empty_like(flat) for _ in range(SIZE)]
     dist.all_gather(others, flat)
@@ -111,7 +111,7 @@ def same_bits(got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
 
 
 def ends_of(state: PenstockState) -> list[bool]:
-    """What became of each step from now on: True where it counts, False where it was forgotten."""
+    """The outcome of each later step: True if the step counts, False if it was forgotten."""
     ended: list[bool] = []
     gradients: Any = state._exchange.set
     end = gradients.step_end

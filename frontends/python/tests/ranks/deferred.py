@@ -1,5 +1,5 @@
-"""Deferred updates (DeAR): the same result as updates at once, whatever looks at the parameters in
-between."""
+"""Deferred updates (DeAR): the result equals the result of immediate updates, even if code reads
+the parameters in between."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def check_accumulated_scaled_and_skipped_steps() -> None:
         optimizer.set_grad_scale(scale)
         for part in range(2):
             loss_of(model, mine(x)[part::2], mine(y)[part::2]).div(2).mul(scale).backward()
-        if step % 2:  # a skipped step between deferred ones, then the same again
+        if step % 2:  # a skipped step between deferred steps, then the step again
             optimizer.skip_step()
             optimizer.zero_grad()
             optimizer.set_grad_scale(1.0)
@@ -224,7 +224,7 @@ def check_a_layer_that_a_forward_leaves_out() -> None:
         optimizer.zero_grad()
         loss_of(lambda rows: model(rows, way), mine(x), mine(y)).backward()
         optimizer.step()
-        other.zero_grad(set_to_none=False)  # what is left out takes part with zeros
+        other.zero_grad(set_to_none=False)  # the unused layer takes part with zeros
         loss_of(lambda rows: plain(rows, way), x, y).backward()
         other.step()
     optimizer.flush()

@@ -1,4 +1,4 @@
-"""Ranks that disagree: the same error on every one of them, and work goes on afterwards."""
+"""Ranks that disagree: every rank raises an equal error, and later operations work."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def check_optimizers_of_different_models() -> None:
 
 
 MISFITS = {
-    # Two that would both apply momentum, and what else cannot work together: who, and what to do.
+    # Schemes that cannot work, with the words of the error: the names of the parties, or the
+    # remedy.
     'compressor = "dgc"\nmemory = "dgc"': ("momentum", "dgc"),
     'compressor = "topk"\nmemory = "residual"\nscheduler = "dear"\nroute = "split"': (
         "topk",

@@ -23,8 +23,7 @@ def reference(
     change: Callable[[torch.nn.Module], Any] | None = None,
     scale: float = 1.0,
 ) -> torch.nn.Module:
-    """Trains on whole batches without penstock. change: what happens to gradients before the
-    step."""
+    """Trains on whole batches without penstock. change: changes gradients before the step."""
     model = make_model()
     optimizer = make(model)
     for step in range(STEPS):
@@ -73,7 +72,7 @@ def check_equals_large_batch_training() -> None:
         same_bits_on_all_ranks(model)
         counters = optimizer.counters()
         assert counters["steps"] == STEPS
-        # Of float32 sums among equals both are the same but for a few bytes that count flags.
+        # float32 sums without compression: both counts are equal, except for a few bytes of flags.
         assert counters["dense_moved_bytes"] <= counters["moved_bytes"]
         assert bool(counters["dense_moved_bytes"]) == (hvd.size() > 1)
         optimizer.close()
@@ -172,7 +171,7 @@ def check_backward_passes_per_step() -> None:
     assert optimizer.backward_passes_per_step == 1
     optimizer.zero_grad()
     loss_of(model, *make_batch(0, 4)).backward()
-    # A step after fewer passes than announced averages what is there.
+    # A step after fewer passes than announced averages the present gradients.
     optimizer.step()
     optimizer.set_backward_passes_per_step(3)
     optimizer.zero_grad()
@@ -187,7 +186,7 @@ def check_backward_passes_per_step() -> None:
 
 
 class Branches(torch.nn.Module):
-    """Uses one of two layers."""
+    """Uses either layer."""
 
     def __init__(self) -> None:
         super().__init__()

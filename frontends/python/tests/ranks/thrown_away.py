@@ -1,4 +1,4 @@
-"""What becomes of a step's results, by every door: those that a user throws away leave no trace."""
+"""The outcomes of steps, for each frontend: thrown away results leave no trace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support import close, expect, loss_of, make_batch, mine, needs_torch, run_c
 
 import penstock.torch as hvd
 
-BAD = 1e6  # what a batch that a guard leaves out is multiplied by
+BAD = 1e6  # the factor of a batch whose step a guard leaves out
 
 
 def check_a_step_that_a_guard_leaves_out_leaves_the_state_to_the_bit() -> None:
@@ -135,7 +135,7 @@ def check_a_generators_backward_leaves_no_trace_in_the_discriminator() -> None:
 
 
 def check_a_step_in_the_direction_of_a_gradient_that_is_thrown_away() -> None:
-    # SAM; where all ranks see the same data the gradients of one are the average.
+    # SAM. All ranks see equal data, so a rank's gradients equal the averages.
     def train(make: Any, local: bool) -> list[torch.Tensor]:
         door = make(TOPK.replace("0.1", "1.0").replace("residual", "none"))
         x, y = make_batch(0, 8)

@@ -1,6 +1,5 @@
 """Steps of a model under torch.compile(mode="reduce-overhead"), whose gradients lie in the memory
-of
-CUDA graphs: the losses must be equal to the losses of the model without torch.compile.
+of CUDA graphs: the losses must be equal to the losses of the model without torch.compile.
 
     mpirun -np 1 python compiled_on_device.py [--device cuda]
 """

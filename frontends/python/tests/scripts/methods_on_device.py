@@ -1,15 +1,15 @@
-"""Whole steps of every method that works on a CUDA device, beside the same steps on the CPU, on the
-same gradients: equal bits, or near each other where a method forms sums.
+"""Steps of every method that works on a CUDA device, beside equal steps on the CPU:
+gradients are equal, and results must have equal bits, or be near if the method forms sums.
 
     mpirun -np 2 python methods_on_device.py [--steps 6] [--device cuda] [--nccl] [--route flat]
                                              [--dtype float32]
 
-With --nccl what is sent goes from device to device, of the methods for which it can. Gradients of
-16 bits are widened on the device, and results rounded once.
+With --nccl, payloads go from device to device, for the methods that support this. Gradients of 16
+bits are widened on the device, and results are rounded once.
 
-Prints a line for each method and ends with 1 where results differ, or where a gradient was not
-worked on on the device. Where there is no device, or the runtime does not take gradients there, it
-says "skipped" and why. The plugins are to be built with CUDA (tools/gpu-check does that).
+Prints a line for each method. Ends with 1 if results differ, or if a gradient was not compressed
+on the device. Prints "skipped" and the reason if there is no device, or if the runtime does not
+take gradients there. The plugins must be built with CUDA (tools/gpu-check does that).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ VECTORS_AS_PAIRS = """
 match = { dims = { max = 1 } }
 compressor = "topk"
 """
-# Of compressors: options, and how far a result may be from the CPU's in the first step, in parts of
-# the largest. 0: the same bits, in every step. Sums of float32 and of float64 that are rounded to
-# float32 have another order on a device.
+# For each compressor: its options, and the allowed distance from the CPU's result in the first
+# step, as a share of the largest entry. 0: equal bits, in every step. On a device, sums in float32
+# and sums in float64 with a float32 result have another order.
 METHODS: dict[str, tuple[str, float]] = {
     "topk": ("density = 0.05", 0),
     "dgc": ("density = 0.05\nresample = false", 0),
@@ -94,7 +94,8 @@ def gradients(step: int, rank: int, dtype: Any) -> list[Any]:
 def results(
     scheme: str, device: Any, dtype: Any, steps: int, directly: bool
 ) -> tuple[list[list[Any]], dict[str, str]]:
-    """What every step leaves, and why gradients were staged, or not sent directly, by name."""
+    """The results of every step, and the reasons by name why gradients were staged or not sent
+    directly."""
     import torch
 
     import penstock.torch as hvd
