@@ -39,14 +39,14 @@ def uniform(seed: int, gradient: int, step: int, rank: int, numel: int) -> torch
 
 
 class Quantiser(Method):
-    """Elements travel one by one; with `residual`, what rounding leaves is added to the next gradient."""
+    """Elements travel one by one. With `residual`, the rounding error is added to the next gradient."""
 
     def __init__(self, items: Sequence[Item], ranks: int, residual: bool) -> None:
         super().__init__(items, ranks)
         self.residual = self.zeros() if residual else None
 
     def quantise(self, x: torch.Tensor, item: Item, step: int, rank: int) -> torch.Tensor:
-        """What x[numel] decodes to."""
+        """The decoded payload of x[numel]."""
         raise NotImplementedError
 
     def send(self, step: int, rank: int, item: Item, grad: torch.Tensor) -> torch.Tensor:
@@ -143,7 +143,7 @@ class Int8(Quantiser):
 
 
 class Tbq(Quantiser):
-    """Strom: what has grown to the threshold sends plus or minus the threshold."""
+    """Strom: an entry that reaches the threshold sends plus or minus the threshold."""
 
     def __init__(self, items: Sequence[Item], ranks: int, residual: bool, threshold: float = 0.05) -> None:
         super().__init__(items, ranks, residual)

@@ -7,7 +7,7 @@ Per rank r and gradient, with momentum factor m:
     u   = m (u + g),      v = v + u + g          Nesterov
     I_r = select(|v|);    update = (1/P) sum_r v_r[I_r];    v[I_r] = 0;    with masking also u[I_r] = 0
 
-Narrow values leave in v what their rounding cut off.
+Narrow values leave their rounding error in v.
 
 Dense gradients (1-D by default) are averaged first and get their momentum afterwards, equal on all ranks:
     g = clip((1/P) sum_r g_r);  u = m u + g, update = u;  or  u = m (u + g), update = u + g.
@@ -65,12 +65,13 @@ def sampling_start(seed: int, step: int, gradient: int, stride: int) -> int:
 def select(
     values: torch.Tensor, shape: Geometry, start: int, upper: float = 1.3, lower: float = 0.8, rounds: int = 10
 ) -> torch.Tensor:
-    """Ascending positions of at most k entries: those at or above the sampled threshold, cut to the k largest.
+    """Ascending positions of at most k entries: entries at or above the sampled threshold, cut to the k largest.
 
-    While fewer than lower * k pass, the threshold falls by that factor, at most `rounds` times. Above k the k largest
-    are taken among those that passed (hierarchical selection), which are then the k largest of all.
+    While fewer than lower * k pass, the threshold falls by that factor, at most `rounds` times. If more than k
+    pass, the k largest of the passed entries are taken (hierarchical selection). These are the k largest of all
+    entries.
     """
-    del upper  # the published band only decides between two ways to cut to k; by magnitude both give the same set
+    del upper  # the published band only decides between two ways to cut to k; by magnitude both give one set
     magnitude = values.abs()
     everything = shape.samples == shape.numel
     sample = magnitude if everything else magnitude[start :: shape.stride]

@@ -25,7 +25,7 @@ def eighths(draw: random.Random, most: int) -> float:
 
 
 def candidate(draw: random.Random, numel: int, period: int, calm: bool) -> Candidate:
-    """Calm: sent as it is in every phase, which is what most of a model does."""
+    """Calm: sent dense in every phase, as most gradients of a model."""
     sizes = [4 * numel if calm else draw.choice((0, 1, 8, 4 * numel, numel // 2)) for _ in range(period)]
     return Candidate(
         phase_bytes=sizes,
@@ -84,8 +84,8 @@ def random_model(draw: random.Random, most_gradients: int = 16, candidates: int 
 
 
 def measured_model(source: random.Random, most_gradients: int, two_candidates: bool = False) -> Model:
-    """A model whose compressors have one line each, as the runtime measures them, now and then an absurd one. With two
-    candidates gradients that are compressed may be sent as they are instead."""
+    """A model whose compressors have one line of costs each, as the runtime measures them, and sometimes an absurd
+    value. With two candidates, compressed gradients may also be sent dense."""
 
     def rounded(most: int) -> float:
         return source.randint(0, 8 * most) / 8

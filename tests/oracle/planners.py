@@ -15,7 +15,7 @@ from .planner_probe import MEASURED, Model
 
 Group = Sequence[int]  # of positions in order of readiness, or of gradients
 
-# Relative error that two orders of the same few additions may differ by, with room.
+# Relative error between two orders of a few additions, with a margin.
 ROUNDING = 1e-10
 
 
@@ -71,7 +71,7 @@ def mgwfbp_planned(model: Model, phase: int) -> Buckets:
 
 Line = tuple[float, float]  # start-up in seconds, seconds per byte
 
-# 2 to 16 ranks are the release's, 32 and 64 those of FGBuff's, a fork of it.
+# The lines for 2 to 16 ranks are from the release, for 32 and 64 ranks from FGBuff, a fork of the release.
 _MGWFBP_2_AND_4 = {2: (2.554691138304671e-06, 9.837548167872609e-11), 4: (4.204298980348825e-05, 2.0589360830118177e-10)}
 MGWFBP_LINES: dict[str, dict[int, Line]] = {
     "10GbE": _MGWFBP_2_AND_4 | {
@@ -181,8 +181,9 @@ def omgs_published(model: Model, phase: int, backward_s: float, selection_s: flo
 
 
 def fgbuff_planned(model: Model, phase: int, first_count: int) -> Buckets:
-    """The first bucket saves start-ups worth the wait for it; each further one fills while the one before is sent; what
-    backward cannot hide goes together."""
+    """The first bucket is the shortest whose saved start-up times cover the wait for its last gradient. Each later
+    bucket fills while the bucket before it is sent. When the link is busy beyond the end of backward, the
+    remaining gradients travel together."""
     part = costs.taking_part(model, phase)
     ready = costs.ready_times(model, part)
     n = len(part)

@@ -1,4 +1,4 @@
-"""sdk/wire against its oracle: the same bytes, the same choice, and each reads what the other wrote."""
+"""sdk/wire against its oracle: equal bytes, equal choices, and each side reads the bytes of the other side."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Starts a program as the ranks of a run, as launchers without MPI do, and waits for all of them.
+"""Starts a program as the ranks of a run, as launchers without MPI do, and waits for all ranks.
 
-Usage: run_ranks.py [--last-dies] [--at ADDRESS] RANKS PROGRAM [ARGUMENTS]. Prints what they print and ends with 1 if one of them failed; the last one
-is to be killed with --last-dies.
+Usage: run_ranks.py [--last-dies] [--at ADDRESS] RANKS PROGRAM [ARGUMENTS]. Prints the output of the ranks and ends
+with 1 if a rank failed. With --last-dies the last rank must be killed by a signal.
 """
 
 from __future__ import annotations

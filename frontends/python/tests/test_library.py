@@ -1,4 +1,5 @@
-"""Which library is loaded, and what is refused: none, another, one that others can change."""
+"""The library that is loaded, and the refused libraries: no library, a file that is not the
+library, and a file that other users can change."""
 
 import os
 import shutil
@@ -79,7 +80,7 @@ def test_a_library_that_others_can_change_is_not_loaded(tmp_path):
     link.symlink_to(library)
     folder.chmod(0o777)
     assert f"everybody may write to {folder}" in load(link).stderr
-    # A sticky folder passes where what lies in it is private.
+    # A sticky folder is accepted if the folder inside is private.
     inner = folder / "inner"
     inner.mkdir(mode=0o700)
     shutil.copy(library, inner)

@@ -1,4 +1,5 @@
-"""A process group of torch's that is borrowed: what it carries, beside what, and what is refused."""
+"""A borrowed process group of torch: the runs that use it, other work on the group, and
+refusals."""
 
 from __future__ import annotations
 

@@ -18,12 +18,12 @@ if __name__ == "__main__":
     ddp, state = wrap(model, TOPK)
     optimizer = sgd(model)
     train(ddp, optimizer, 3)
-    dist.barrier()  # a rank may have its sums before the others have theirs
+    dist.barrier()  # a rank may have its sums earlier than another rank
     if RANK == 2:
         if sys.argv[1] == "dies":
             raise RuntimeError("the reason it died of")
         hvd.shutdown()
-        dist.barrier()  # the others have noticed
+        dist.barrier()  # every other rank has noticed
         sys.exit()
     try:
         train(ddp, optimizer, 3, first=3)

@@ -1,5 +1,5 @@
-"""What users do with DistributedDataParallel, through ddp_hook: the dense scheme must give what
-torch's own averages give, and a compressed one the same parameters on every rank."""
+"""Users' recipes for DistributedDataParallel, through ddp_hook. The dense scheme must give
+torch's own averages, and a compressed scheme must give equal parameters on every rank."""
 
 from __future__ import annotations
 

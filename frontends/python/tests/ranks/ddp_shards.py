@@ -1,5 +1,5 @@
-"""What one number of ranks has saved under the hook goes on with another: what is owed to the
-parameters comes, and no more. Arguments: a folder, and "save" or "load"."""
+"""States that one number of ranks saved under the hook are loaded by another number: the unsent
+values reach the parameters, and nothing more. Arguments: a folder, and "save" or "load"."""
 
 from __future__ import annotations
 

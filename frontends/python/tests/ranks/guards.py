@@ -1,5 +1,5 @@
-"""Loops whose guard throws away steps because of what an earlier one has left in the memories: what
-lets go of that, when it is told or by `forget_limit`, which the argument is."""
+"""Loops whose guard throws away steps because an earlier step has left large values in the
+memories. A call or `forget_limit` (the argument) lets go of these values."""
 
 from __future__ import annotations
 

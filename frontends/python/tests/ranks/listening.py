@@ -1,4 +1,4 @@
-"""A rank of one host, over whatever transport: what it listens at, no other host reaches."""
+"""A rank of one host listens only at addresses that no other host reaches, over any transport."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def listening() -> list[str]:
 
 
 def is_loopback(address: str) -> bool:
-    """Of IPv4 the first byte is 127; it stands where this machine has the lowest."""
+    """The first byte of an IPv4 address is 127. The text has the byte order of this machine."""
     host = address.split(":")[0]
     if len(host) == 8:
         first = host[6:] if sys.byteorder == "little" else host[:2]

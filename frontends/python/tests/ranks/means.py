@@ -1,5 +1,6 @@
-"""Means of float16: by every door they are right wherever the mean fits, though four times 40000
-does not, and what is small is rounded by float16 alone. The oracle is a float64 mean rounded once."""
+"""Means of float16: in each frontend a mean is right if it fits in float16, although four times
+40000 does not fit, and small values have only the rounding of float16. The oracle is a
+float64 mean, rounded once."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def check_sums_of_float16_stay_sums() -> None:
 
 
 def averaged_by_optimizer(values: torch.Tensor, parameter_dtype: Any, **options: Any) -> Any:
-    """What an optimizer makes of a gradient of these values."""
+    """The optimizer's result for a gradient with these values."""
     parameter = torch.nn.Parameter(torch.zeros(values.numel(), dtype=parameter_dtype))
     optimizer: Any = hvd.DistributedOptimizer(
         torch.optim.SGD([parameter], lr=0.0), [("weight", parameter)], **options

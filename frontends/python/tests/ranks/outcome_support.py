@@ -1,5 +1,5 @@
-"""The doors of a torch user behind one face, for checks of what becomes of a step's results: a DDP
-model with a hook, a DistributedOptimizer, and FSDP2."""
+"""One interface for the frontends of torch, for checks of outcomes: a DDP model with a hook, a
+DistributedOptimizer, and FSDP2."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class Hook:
         self.optimizer.step()
 
     def local(self) -> Any:
-        """Where a backward adds to gradients of this rank only."""
+        """A context in which a backward adds to gradients of this rank only."""
         return self.forward.no_sync()
 
     def set_scale(self, scale: float) -> None:
         self.kept.set_grad_scale(scale)
 
     def state(self) -> list[torch.Tensor]:
-        """What compression keeps on this rank."""
+        """The values that compression keeps on this rank."""
         return [one.clone() for one in self.kept.state_dict().values()]
 
     def save(self) -> dict[str, Any]:

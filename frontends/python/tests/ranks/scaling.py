@@ -1,5 +1,5 @@
-"""Loss scaling, clipping and what happens to gradients that are touched on their way: torch's own
-loops and Horovod's, against one process that sees the whole batch."""
+"""Loss scaling, clipping, and changes of gradients during their exchange: torch's own loops and
+Horovod's loops, against one process with the whole batch."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def loss_at(step: int, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor)
 
 
 def reference(make: Maker, clip: bool) -> tuple[torch.nn.Module, list[float]]:
-    """One process, whole batches, and a scaler: the same steps are skipped."""
+    """One process with whole batches and a scaler skips the corresponding steps."""
     model = make_model()
     optimizer = make(model.parameters())
     scaler = new_scaler()

@@ -1,5 +1,5 @@
-"""SyncBatchNorm equals torch's BatchNorm over the batches of all ranks joined, forward, backward
-and in what it keeps."""
+"""SyncBatchNorm equals torch's BatchNorm over the joined batches of all ranks, in forward,
+backward and running statistics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def batches(step: int, rest: tuple, dtype: torch.dtype) -> list[torch.Tensor]:
 
 
 def pair(kind: type, options: dict, dtype: torch.dtype) -> tuple[torch.nn.Module, torch.nn.Module]:
-    """The layer under test and torch's, with the same parameters."""
+    """The layer under test and torch's layer, with equal parameters."""
     torch.manual_seed(3)
     plain = kind(CHANNELS, **options).to(dtype)
     for p in plain.parameters():
@@ -49,7 +49,7 @@ def check_training_equals_batch_norm_of_the_joined_batch() -> None:
                 parts = batches(step, rest, dtype)
                 mine = parts[hvd.rank()].clone().requires_grad_()
                 whole = torch.cat(parts).requires_grad_()
-                weights = torch.randn(whole.shape, dtype=dtype)  # the same on every rank
+                weights = torch.randn(whole.shape, dtype=dtype)  # equal on every rank
                 first = sum(len(p) for p in parts[: hvd.rank()])
                 rows = slice(first, first + len(mine))
                 got, wanted = ours(mine), plain(whole)

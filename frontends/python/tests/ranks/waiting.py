@@ -1,4 +1,4 @@
-"""Handles and names: who waits for whom, and what passes meanwhile."""
+"""Handles and names: which call waits for which operation, and which operations run meanwhile."""
 
 from __future__ import annotations
 
