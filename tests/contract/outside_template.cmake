@@ -7,7 +7,7 @@
 # cmake -DBUILD=... -DWORK=... -DPENSTOCK=... -DGENERATOR=... -DC_COMPILER=... -DCXX_COMPILER=... -DLAUNCHER=...
 #   -P outside_template.cmake
 
-# Runs a command; on failure says which step failed and what it printed.
+# Runs a command; on failure prints the failed step and its output.
 function(step text)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT code EQUAL 0)

@@ -92,7 +92,7 @@ def main(mode: str, folder: str, route: str = "", *names: str) -> int:
             if route:
                 chosen = replace(chosen, changes={**chosen.changes, "scheme.route": route})
             run(chosen, task, Path(folder), mode == "resume")
-        except AssertionError as error:  # all ranks compare the same values, so they go on together
+        except AssertionError as error:  # all ranks compare equal values, so they go on together
             failed.append(f"{path.name}: {error}")
         except Exception as error:
             raise RuntimeError(f"{path.name} on rank {hvd.rank()}: {error}") from error

@@ -1,5 +1,6 @@
-"""What files of conf/ do not say by themselves: warm-ups, switches, narrow values, clipping, divided gradients. Each is a
-scheme and what the optimizer is given beside it; the simulation knows nothing of the latter, which must change nothing.
+"""Settings that files of conf/ do not have: warm-ups, switches, narrow values, clipping, divided gradients. Each
+setting is a scheme with arguments for the optimizer. The simulation does not know these arguments, and they must
+not change the result.
 """
 
 from __future__ import annotations

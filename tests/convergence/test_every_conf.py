@@ -1,6 +1,7 @@
-"""Every file of conf/ on real ranks: equal parameters everywhere; a saved run goes on to the bit in new processes.
+"""Every file of conf/ on real ranks: equal parameters everywhere, and a saved run continues to the bit in new
+processes.
 
-On the routes hierarchical and shard the same for those files that can take them."""
+Files that can take the routes hierarchical and shard are also tested on these routes."""
 
 from __future__ import annotations
 

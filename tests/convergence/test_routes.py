@@ -1,4 +1,4 @@
-"""Routes with owners, on hosts of several sizes: the runtime's first losses are those of the simulation."""
+"""Routes with owners, on hosts of several sizes: the runtime's first losses equal the simulation's first losses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RATES = {"sign-sgd-majority": 1e-3, "signum": 1e-3}
 
 
 def losses(name: str, hosts: tuple[int, ...], changes: toml_text.Table) -> tuple[list[float], list[float]]:
-    """Of the runtime, and of the simulation."""
+    """The losses of the runtime, and of the simulation."""
     torch.set_num_threads(1)
     task = make_task("digits")
     table = toml_text.replaced(recipe(name).table(), changes)

@@ -1,5 +1,6 @@
-"""The machine that a plan runs on, moment by moment: backward makes gradients ready; an engine does one thing at a time, decodes
-what has arrived before it encodes, and the earlier bucket first; a link carries the buckets in order."""
+"""The machine that runs a plan, moment by moment: backward makes gradients ready. An engine does one thing at a
+time, decodes arrived buckets before it encodes, and takes the earlier bucket first. A link carries the buckets in
+order."""
 
 from __future__ import annotations
 

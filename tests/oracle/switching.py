@@ -1,6 +1,6 @@
 """Schemes that change at given steps, and the values that their memories keep.
 
-A memory continues with its state if the new stage has the same plugin. If the memory is replaced, or the gradient is
+A memory continues with its state if the new stage has this plugin too. If the memory is replaced, or the gradient is
 dense from now on, the memory hands over its kept values: they are added to the rank's next gradient. A memory with
 momentum would apply these values 1 / (1 - m) times. A velocity already contains its momentum, and a residual has none.
 So with momentum the mean of the kept values is added once to the update of this step. If memory `dgc` stays while the

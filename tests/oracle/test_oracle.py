@@ -119,7 +119,7 @@ def test_dgc_at_density_one_is_momentum_sgd_or_with_masking_plain_sgd() -> None:
 
 
 def test_dgc_velocity_keeps_what_momentum_made_of_the_gradients() -> None:
-    """Without masking, sum sent + v = sum over steps of u, whatever was selected."""
+    """Without masking, sum sent + v = sum over steps of u, for any selection."""
     method = Dgc(ITEMS, 1, DgcOptions(density=0.05, masking=False))
     u = {i.name: torch.zeros(i.numel) for i in ITEMS}
     total = {i.name: torch.zeros(i.numel) for i in ITEMS}

@@ -43,7 +43,7 @@ def units(model: Model, number: int, choice: int) -> int:
 
 
 def decided(model: Model, number: int, choices: list[int], most: int) -> tuple[int, int]:
-    """Of equals dense before compressed and fewer parts before more."""
+    """If costs are equal, dense comes before compressed, and fewer parts before more parts."""
     ways = [
         (pipeline(model, number, choice, parts), -choice, parts)
         for choice in choices

@@ -30,7 +30,8 @@ def is_measured(model: Model) -> bool:
 
 
 def best_choices(model: Model, bucket: list[int], within_budget: bool) -> list[int]:
-    """Dense are those that can be and have at most v elements, for the v that costs least; the smallest such v."""
+    """A gradient is sent dense if it has a dense candidate and at most v elements. Finds the v of least cost, and
+    of equal costs the smallest v."""
 
     def sent(number: int, choice: int) -> int:
         return sum(model.gradients[number].candidates[choice].phase_bytes)
@@ -75,7 +76,7 @@ def test_the_choice_is_that_of_all_thresholds_tried(probe: PlannerProbe) -> None
 
 
 def test_what_never_ran_is_probed(probe: PlannerProbe) -> None:
-    """Whatever is measured so far, two rounds of probing run every candidate."""
+    """For any present measurements, two rounds of probing run every candidate."""
     source = random.Random(22)
     for _ in range(300):
         model = measured_model(source, 30, two_candidates=True)

@@ -19,7 +19,7 @@ N_MODELS = 1500
 
 
 def measured_rule(model: Model, phase: int, count: int, rule: Callable[[], costs.Buckets]) -> costs.Buckets:
-    """What surrounds each rule that plans from measured times."""
+    """The common conditions of rules that plan from measured times."""
     if costs.are_given(model):
         return costs.given(model, phase)
     return rule() if model.flags & MEASURED else costs.by_count(model, phase, count)

@@ -53,7 +53,7 @@ def test_parts_cover_each_gradient_once_with_whole_rows_and_even_loads(owners: i
 def test_cuts_lie_at_multiples_of_the_alignment_where_rows_are_too_few() -> None:
     wide = Item("wide", 0, (3, 4096))
     cuts = [(part.first, part.item.shape, part.owner) for part in parts([wide], lambda item: 64, 5)]
-    # 192 units of 64: 38, 76, 115, 153 of them are before the owners 1 to 4.
+    # 192 units of 64: the owners 1 to 4 begin after 38, 76, 115 and 153 units.
     assert cuts == [(64 * n, (64 * (m - n),), owner) for owner, (n, m) in enumerate([(0, 38), (38, 76), (76, 115), (115, 153), (153, 192)])]
 
 

@@ -1,4 +1,4 @@
-"""Switches: what is kept goes on, or is handed over once."""
+"""Switches: kept values stay, or are handed over once."""
 
 from __future__ import annotations
 

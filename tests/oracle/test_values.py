@@ -1,4 +1,4 @@
-"""Narrow values: what they stand for, and that what rounding leaves over is not lost."""
+"""Narrow values: their decoded values, and the rounding error is not lost."""
 
 from __future__ import annotations
 

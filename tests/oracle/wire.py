@@ -83,7 +83,7 @@ def bfloat16(values: np.ndarray) -> np.ndarray:
 
 
 def narrow_section(values: np.ndarray, coding: int) -> tuple[bytes, np.ndarray]:
-    """The bytes of float32 values, and what they arrive as."""
+    """The bytes of float32 values, and the decoded values."""
     top = 14 if coding == FLOAT16 else 0
     largest = float(np.abs(values).max())
     power = exponent(largest) - top if largest > 0 else 0

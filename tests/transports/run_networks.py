@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Ranks over ucx on hosts made of network namespaces: what they say where their networks do not meet, and at which ports they listen.
+"""Ranks over ucx on hosts made of network namespaces: their errors if their networks do not meet, and their listening
+ports.
 
-Usage: run_networks.py PROGRAM MODE, where PROGRAM is transport_ranks. Exit status 77: cannot be run here, and why.
+Usage: run_networks.py PROGRAM MODE. PROGRAM is transport_ranks. Exit status 77: cannot run here; the output has the
+reason.
 """
 
 from __future__ import annotations

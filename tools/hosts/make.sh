@@ -7,7 +7,7 @@ shift 3
 
 mount -t tmpfs -o mode=0755 penstock /run/netns
 mkdir /run/netns/penstock
-# Every host knows all by name, as it would by a name server. The mount is private, like the rest.
+# Every host knows the names of all hosts, as with a name server. The mount is private, like the others.
 cp /etc/hosts /run/netns/penstock/names
 for ((i = 0; i < count; i++)); do echo "$subnet.$((10 + i)) h$i" >>/run/netns/penstock/names; done
 mount --bind /run/netns/penstock/names /etc/hosts

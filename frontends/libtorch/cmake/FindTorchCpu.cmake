@@ -29,7 +29,7 @@ function(torch_cpu_folders result)
   set(${result} ${folders} PARENT_SCOPE)
 endfunction()
 
-# torch_cpu_version(FOLDER RESULT): what its headers say; empty where they say nothing.
+# torch_cpu_version(FOLDER RESULT): the version in its headers, empty if the headers have no version.
 function(torch_cpu_version folder result)
   set(text "")
   foreach(header IN ITEMS torch/headeronly/version.h torch/csrc/api/include/torch/version.h)

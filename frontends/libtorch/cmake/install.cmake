@@ -1,4 +1,4 @@
-# What find_package(Penstock) reads in an installed tree.
+# The files that find_package(Penstock) reads in an installed tree.
 include(CMakePackageConfigHelpers)
 
 # penstock_install_package(TORCH): the runtime's target and, with the minor version of torch that it was built for, that

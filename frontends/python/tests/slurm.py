@@ -79,7 +79,7 @@ class Cluster:
         key.write_bytes(os.urandom(128))
         files = (("key-file", "key"), ("socket", "socket"), ("pid-file", "pid"),
                  ("log-file", "log"), ("seed-file", "seed"))  # fmt: skip
-        # force: its socket may lie where others have no way.
+        # munged refuses a socket that other users cannot reach, unless --force is given.
         options = [f"--{option}={self._folder}/munge.{file}" for option, file in files]
         self._daemon("munged", "--foreground", "--force", *options)
         self._until(lambda: (self._folder / "munge.socket").exists())

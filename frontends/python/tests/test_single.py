@@ -1,4 +1,4 @@
-"""One process, no launcher: what DistributedOptimizer accepts, and a world of one."""
+"""One process, no launcher: the arguments that DistributedOptimizer accepts, and a world of one."""
 
 import json
 import textwrap

@@ -1,6 +1,6 @@
-"""What a wheel is made of: nothing is forgotten, and it works outside the checkout.
+"""The parts of a wheel: nothing is forgotten, and the wheel works outside the checkout.
 
-`tools/wheel` builds one and tests that.
+`tools/wheel` builds a wheel and tests that.
 """
 
 import ast
@@ -23,7 +23,7 @@ ROOT = PACKAGE.parents[2]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """The package as a wheel has it: its modules, and beside them what cmake installs."""
+    """The package as in a wheel: its modules, and beside them the files that cmake installs."""
     package = tmp_path_factory.mktemp("installed") / "penstock"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     command = ["cmake", "--install", ROOT / "build/release", "--component", "runtime"]

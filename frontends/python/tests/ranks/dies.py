@@ -18,7 +18,7 @@ try:
         raise KeyError("the reason it died of")
     hvd.allreduce(torch.ones(3), name="never")
 except hvd.HorovodInternalError as error:
-    # "first" may be the one that is cut off, for a rank may die before its neighbours have the sum.
+    # "first" may fail on a survivor, because a rank may die before its neighbours have the sum.
     say(f"survivor {hvd.rank()}: {error}")
     survivors_have_spoken(hvd.rank(), last)
     sys.exit(3)

@@ -1,5 +1,5 @@
-"""The outcomes of steps, for each frontend: a used result counts, in whatever way it was used; a
-save between backward and step; and the cost."""
+"""The outcomes of steps, for each frontend: a used result counts, for every kind of use; a save
+between backward and step; and the cost."""
 
 from __future__ import annotations
 

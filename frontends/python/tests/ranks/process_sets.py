@@ -1,4 +1,4 @@
-"""Process sets: who is in them, adding and removing, and collectives over some of the ranks."""
+"""Process sets: their members, adding and removing, and collectives over some of the ranks."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ OPTIONS = {
     "omgs": '[scheduler.omgs]\nmode = "published"\n',
     "dear": "[scheduler.dear]\nthreshold_bytes = 4096\n",
 }
-# DeAR takes an all-reduce apart: only what is summed can travel under it.
+# DeAR splits an all-reduce into two halves, so only sums can travel under it.
 PAIRS = [(m, s) for m in METHODS for s in SCHEDULERS if s != "dear" or m == "none"]
 
 

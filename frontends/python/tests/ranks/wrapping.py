@@ -1,4 +1,4 @@
-"""What ranks agree on before the first step, and parameters that are wrapped again."""
+"""Agreement of ranks before the first step, and parameters that are wrapped again."""
 
 from __future__ import annotations
 

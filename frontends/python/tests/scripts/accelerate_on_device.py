@@ -15,7 +15,8 @@ STEPS = 20
 
 
 def prepared(accelerator: Any, scheme: str) -> tuple[Any, Any, Any, str]:
-    """The model to call, the optimizer, what ends the exchange, and which way was gone."""
+    """The model to call, the optimizer, the function that ends the exchange, and the kind of
+    exchange."""
     import torch
 
     import penstock.torch as hvd

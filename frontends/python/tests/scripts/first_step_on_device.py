@@ -1,5 +1,5 @@
-"""What the first step on a device takes, and those behind it: in the first, kernels are loaded where
-CUDA_MODULE_LOADING is LAZY, and plans are made.
+"""The times of the first and of later steps on a device. The first step loads kernels if
+CUDA_MODULE_LOADING is LAZY, and makes plans.
 
     CUDA_MODULE_LOADING=EAGER mpirun -np 1 python first_step_on_device.py [--device cuda]
 """

@@ -104,8 +104,8 @@ def _open_streams(*, unbuffered: bool) -> None:
 
 
 def _start_anew(ignored: Sequence[int]) -> None:
-    """Sets again what the server has changed or cached. Python itself seeds its random numbers
-    after a fork."""
+    """Sets again the settings that the server has changed or cached. Python itself seeds its
+    random numbers after a fork."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)

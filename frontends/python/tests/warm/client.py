@@ -17,7 +17,7 @@ PASSED_ON = (
 
 
 def main() -> int:
-    """The exit code of the child; minus the signal's number if one has ended it."""
+    """The exit code of the child, or minus the number of the signal that ended it."""
     ignored = [number for number in PASSED_ON if signal.getsignal(number) == signal.SIG_IGN]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.connect(sys.argv[1])
