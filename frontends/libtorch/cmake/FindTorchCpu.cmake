@@ -9,7 +9,7 @@
 # Result: TorchCpu_FOUND, TorchCpu_VERSION, TorchCpu_FOLDER, TorchCpu_CXX11_ABI, TorchCpu_PROBLEM (a sentence where it
 # is not found), and the target TorchCpu::TorchCpu.
 
-# torch_cpu_folders(RESULT): the folders that may be torch's.
+# torch_cpu_folders(RESULT): folders that may contain torch.
 function(torch_cpu_folders result)
   set(named ${PENSTOCK_TORCH})
   if(NOT named)
@@ -50,7 +50,7 @@ function(torch_cpu_version folder result)
   set(${result} "${version}" PARENT_SCOPE)
 endfunction()
 
-# torch_cpu_abi(FOLDER RESULT): 1 or 0, the C++ library's strings that torch was compiled with.
+# torch_cpu_abi(FOLDER RESULT): 1 or 0, the ABI of C++ strings with which torch was compiled.
 function(torch_cpu_abi folder result)
   set(abi 1) # of all wheels since 2.7
   set(config ${folder}/share/cmake/Torch/TorchConfig.cmake)

@@ -101,7 +101,7 @@ class _Table(ctypes.Structure):
 
 
 class SimulatedDevice:
-    """The first simulated device of this process, with a current stream as torch has one."""
+    """The first simulated device of this process, with a current stream as in torch."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL(str(c.library().path.parent / TABLE_FILE))
@@ -117,14 +117,15 @@ class SimulatedDevice:
         self.current = 0
 
     def begin(self, seed: int) -> None:
-        """As new; work runs in an order drawn from `seed`. Nothing of the device may be in use."""
+        """Resets the device. Work then runs in a random order from `seed`. Nothing of the device
+        may be in use."""
         self._reset(byref(_Settings(seed, 1, 1 << 30, 0, 0.0, True)))
         self._begins.clear()
         self.used.clear()
         self.current = 0
 
     def lose(self) -> None:
-        """All that is asked of the device from now on fails."""
+        """Every later call to the device fails."""
         self._lose(0, 719)
 
     def waits(self) -> int:
@@ -139,7 +140,7 @@ class SimulatedDevice:
     # ---- streams ----
 
     def stream(self) -> int:
-        """A new one, which keeps no order with others."""
+        """A new stream, without an order between it and other streams."""
         return self._made(self._table.stream_create, 0)
 
     def wait(self, stream: int, other: int) -> None:
@@ -161,14 +162,14 @@ class SimulatedDevice:
     # ---- memory ----
 
     def tensor(self, shape: Sequence[int], address: int = 0) -> torch.Tensor:
-        """float32 in memory of the device, which the host must not touch; without `address` in
-        memory of its own."""
+        """A float32 tensor in memory of the device, which the host must not touch. Without
+        `address`, allocates the memory."""
         address = address or self.memory(shape)
         held = (ctypes.c_float * math.prod(shape)).from_address(address)
         return torch.frombuffer(held, dtype=torch.float32).view(*shape)
 
     def memory(self, shape: Sequence[int]) -> int:
-        """The address of memory of the device for float32."""
+        """The address of new memory of the device for float32."""
         n_bytes = 4 * math.prod(shape)
         address = self._made(self._table.allocate, n_bytes)
         self._begins[address] = n_bytes
@@ -204,7 +205,7 @@ class SimulatedDevice:
 
 
 def pretend(device: SimulatedDevice) -> None:
-    """torch's tensors over the device's memory are tensors of CUDA from now on."""
+    """From now on torch's tensors over the device's memory count as tensors of CUDA."""
 
     def used(tensor: torch.Tensor) -> None:
         device.used.append((tensor.data_ptr(), device.current))

@@ -75,7 +75,7 @@ def test_a_library_that_others_can_change_is_not_loaded(tmp_path):
         assert f"not loaded, because everybody may write to {place}" in done.stderr, done.stderr
         assert "ImportError" in done.stderr and "chmod go-w" in done.stderr
         place.chmod(before)
-    # A link is followed first: where it leads to counts.
+    # A link is followed first, and the permissions of its target count.
     link = tmp_path / "link.so"
     link.symlink_to(library)
     folder.chmod(0o777)

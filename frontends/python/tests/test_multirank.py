@@ -101,7 +101,7 @@ def test_a_check_of_parameters_that_is_none_is_refused(monkeypatch):
 
 
 def test_where_all_ranks_share_a_host_nothing_listens_for_others():
-    # As users start it: nobody says which ways Open MPI takes.
+    # As users start it, without options for Open MPI's network.
     for done in (
         run_ranks("listening.py", 2, starter=PLAIN_MPIRUN),
         run_ranks("listening.py", 2, over="ucx"),

@@ -1,4 +1,4 @@
-"""README's two lines below Slurm itself, on one node of this host."""
+"""README's two lines under a real Slurm, on one node of this host."""
 
 import sys
 import tempfile
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def cluster():
-    # A short path, for sockets lie there.
+    # A short path, because sockets are in this folder.
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="ps") as folder:
         started = Cluster(Path(folder))
         started.environment["PYTHONPATH"] = str(HERE.parent)

@@ -48,8 +48,8 @@ def test_every_scheme_and_every_plugin_is_installed(installed):
     assert schemes == {path.name for path in (ROOT / "conf").glob("*.toml")}
     plugins = {path.stem for path in installed.glob("lib/penstock/plugins/*")}
     folders = [path.parent for path in (ROOT / "plugins").glob("*/*/CMakeLists.txt")]
-    folders.remove(ROOT / "plugins/collectives/nccl")  # built with the CUDA part, which no wheel has
-    # The folders are called by the kinds in the plural.
+    folders.remove(ROOT / "plugins/collectives/nccl")  # needs the CUDA part, which no wheel has
+    # The names of the folders are the kinds in the plural.
     kinds = {"memories": "memory"}
     assert plugins == {
         f"{kinds.get(folder.parent.name, folder.parent.name[:-1])}-{folder.name}"
@@ -116,7 +116,7 @@ def test_ucx_of_the_package_index_is_taken_where_the_system_has_none(tmp_path, m
 
 
 def evaluated_unions(tree):
-    """Lines where X | Y with types is evaluated, which Python 3.9 cannot."""
+    """Lines that evaluate X | Y with types, which Python 3.9 does not support."""
     lazy = any(
         isinstance(node, ast.ImportFrom)
         and node.module == "__future__"

@@ -1,4 +1,4 @@
-"""All-to-all and reduce-scatter: rows that are dealt out, with every way to say how many."""
+"""All-to-all and reduce-scatter: distributed rows, with every way to give their numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_alltoall_of_equal_parts() -> None:
 
 def check_alltoall_with_splits_gives_what_came_from_each_rank() -> None:
     size, rank = hvd.size(), hvd.rank()
-    # Rank s sends s + t rows to rank t; some rows go nowhere.
+    # Rank s sends s + t rows to rank t. Some rows are sent to no rank.
     splits = [rank + to for to in range(size)]
     for dtype in MOVABLE:
         sent = torch.cat([piece(rank, to, rows, dtype) for to, rows in enumerate(splits)])

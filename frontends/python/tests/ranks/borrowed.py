@@ -82,7 +82,7 @@ def check_a_run_without_a_configuration_goes_over_what_was_borrowed() -> None:
     ranks = hvd.allgather(torch.tensor([RANK]))
     equal(ranks, torch.arange(SIZE))
     hvd.shutdown()
-    hvd.init(config_text='[scheme]\ncompressor = "fp16"\n')  # nor does this name a transport
+    hvd.init(config_text='[scheme]\ncompressor = "fp16"\n')  # this text names no transport either
     assert hvd.report()["scheme"]["collective"] == "borrowed"
     hvd.shutdown()
 
@@ -122,11 +122,11 @@ def check_a_program_may_let_go_of_the_group_before_the_run_ends() -> None:
 
 
 def last_rank_dies() -> None:
-    """While the others need it."""
+    """The last rank dies while other ranks need it."""
     hvd.lend_process_group()
     hvd.init()
     try:
-        # Its result may not have come to all when the last rank, which has it, dies.
+        # The last rank may have the result and die before other ranks have the result.
         hvd.allreduce(torch.ones(3), name="first")
         if RANK == SIZE - 1:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -1,5 +1,5 @@
-"""Rank 2 is gone in the middle of training: by an error ("dies"), or at peace ("leaves"). The
-others' backward must end with an error that names it."""
+"""Rank 2 leaves in the middle of training, by an error ("dies") or in order ("leaves"). The
+backward of other ranks must end with an error that names rank 2."""
 
 from __future__ import annotations
 

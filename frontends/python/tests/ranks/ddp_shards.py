@@ -11,11 +11,11 @@ from ddp_support import RANK, SIZE, TOPK, bits_of, join_torch, sgd, train, wrap
 from support import expect, loss_of, make_batch, make_model, run_checks
 
 FOLDER, SAVES = Path(sys.argv[1]), sys.argv[2] == "save"
-SMALL = {"bucket_cap_mb": 0.0002}  # several buckets, which DDP puts together anew after a step
+SMALL = {"bucket_cap_mb": 0.0002}  # several buckets, which DDP arranges again after a step
 
 
 def let_out(ddp, optimizer) -> None:
-    """Steps whose gradients are zero, until everything that was kept has moved the parameters."""
+    """Steps with zero gradients, until all unsent values have reached the parameters."""
     x, y = make_batch(0, 4)
     for _ in range(60):
         optimizer.zero_grad()

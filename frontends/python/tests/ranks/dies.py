@@ -1,5 +1,5 @@
-"""The last rank ends in an exception while the others wait for it: they get an error that says why,
-and nobody hangs."""
+"""The last rank ends in an exception while other ranks wait for it. These get an error with the
+cause, and no rank hangs."""
 
 from __future__ import annotations
 

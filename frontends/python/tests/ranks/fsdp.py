@@ -24,7 +24,7 @@ density = 0.5
 
 
 def trained(scheme: str | None) -> torch.nn.Module:
-    """A model of which each layer was sharded by itself; the parameters whole again."""
+    """The trained parameters, unsharded, of a model whose layers were sharded separately."""
     model = make_model()
     mesh = init_device_mesh("cpu", (SIZE,))
     for layer in model:
@@ -43,7 +43,7 @@ def trained(scheme: str | None) -> torch.nn.Module:
 
 
 def alone() -> torch.nn.Module:
-    """The same training by one process on the batches of all."""
+    """The corresponding training by one process on the batches of all ranks."""
     model = make_model()
     optimizer = sgd(model, momentum=0.9)
     for step in range(STEPS):

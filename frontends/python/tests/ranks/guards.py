@@ -32,7 +32,8 @@ def let_go(door: Any) -> None:
 
 
 def train(make: Any, at_limit: Any = None) -> list[bool]:
-    """Which of eight steps are taken after one whose spike was applied."""
+    """Applies a step with a spike. Returns for each of the next eight steps whether it was
+    taken."""
     door, taken = make(TOPK), []
     for step in range(9):
         door.optimizer.zero_grad()

@@ -13,14 +13,13 @@ import penstock.torch as hvd
 
 
 def listening() -> list[str]:
-    """ADDRESS:PORT of the sockets of this process that wait for connections, as the kernel writes
-    them."""
+    """ADDRESS:PORT of the listening sockets of this process, in the kernel's form."""
     own = set()
     for file in Path("/proc/self/fd").iterdir():
         try:
             own.add(os.readlink(file))
         except OSError:
-            continue  # of the listing itself
+            continue  # the file of the listing, which is closed
     found = []
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/self/net", table).read_text(encoding="ascii").splitlines()[1:]:

@@ -27,7 +27,7 @@ def begin() -> None:
 
 
 def given(rank: int) -> torch.Tensor:
-    """A rank's values: large ones, small ones, and such as differ between ranks."""
+    """A rank's values: large values, small values, and values that differ between ranks."""
     generator = torch.Generator().manual_seed(rank)
     own = torch.randn(60, generator=generator)
     return torch.cat([torch.tensor([40000.0, -65504.0, 1e-6, 6e-8]), own, 1000 * own])
@@ -98,7 +98,7 @@ def check_optimizers_that_divide_before() -> None:
         gradient_predivide_factor=factor,
     )
     torch.testing.assert_close(got[[0, 2]], torch.tensor([40000.0, 1.0]), rtol=1e-3, atol=0)
-    # The division by the factor is the user's, and comes before float16 rounds.
+    # The user divides by the factor, before the values are rounded to float16.
     assert abs(got[1] - 1e-6) <= factor * 2**-25, got
 
 

@@ -1,4 +1,4 @@
-"""Parameters, optimizer state and Python objects from one rank to all."""
+"""Parameters, optimizer state and Python objects from one rank to all ranks."""
 
 from __future__ import annotations
 

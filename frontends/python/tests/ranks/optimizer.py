@@ -161,7 +161,7 @@ def check_backward_passes_per_step() -> None:
         loss_of(model, *make_batch(0, 4)).backward()
     with expect(AssertionError, "Gradients were computed more than backward_passes_per_step times"):
         loss_of(model, *make_batch(0, 4)).backward()
-    # That pass has added to gradients on their way, so ranks might differ from here on.
+    # That backward has changed gradients during their exchange, so ranks might differ from here on.
     with expect(AssertionError, "was changed"):
         optimizer.step()
     optimizer.close()
@@ -272,7 +272,7 @@ def check_skipped_steps_leave_parameters_alone() -> None:
     optimizer = wrap(model)
     for step in range(STEPS):
         x, y = make_batch(step, 4 * hvd.size())
-        for attempt in range(3):  # skipped twice: once by saying so, once by zero_grad()
+        for attempt in range(3):  # skipped twice: by skip_step() and by zero_grad()
             optimizer.zero_grad()
             optimizer.set_grad_scale(2.0**attempt)
             (loss_of(model, mine(x), mine(y)) * 2.0**attempt).backward()
@@ -381,7 +381,7 @@ def check_create_graph_is_refused() -> None:
     model = make_model()
     optimizer = wrap(model)
     with warnings.catch_warnings(), expect(AssertionError, "create_graph"):
-        warnings.simplefilter("ignore")  # torch's own, about the cycle that this makes
+        warnings.simplefilter("ignore")  # torch warns of the reference cycle that this makes
         loss_of(model, *make_batch(0, 4)).backward(create_graph=True)
     for p in model.parameters():
         p.grad = None

@@ -62,7 +62,8 @@ def check_training_equals_batch_norm_of_the_joined_batch() -> None:
                     mine.grad, whole.grad[rows], rtol=tolerance, atol=tolerance
                 )
                 for p, q in zip(ours.parameters(), plain.parameters()):
-                    # Gradients of parameters are local; their sum is the whole's.
+                    # Gradients of parameters are local. Their sum is the gradient of the whole
+                    # batch.
                     together = hvd.allreduce(p.grad, op=hvd.Sum)
                     torch.testing.assert_close(
                         together, q.grad, rtol=10 * tolerance, atol=10 * tolerance
@@ -100,7 +101,7 @@ def check_half_precision_keeps_its_type_and_sums_in_float32() -> None:
 def check_a_frozen_input_and_a_layer_without_gradients() -> None:
     ours, plain = pair(torch.nn.BatchNorm1d, {}, torch.float64)
     parts = batches(0, (), torch.float64)
-    ours(parts[hvd.rank()]).sum().backward()  # no gradient of the input: nothing is exchanged
+    ours(parts[hvd.rank()]).sum().backward()  # the input needs no gradient, so nothing is exchanged
     first = sum(len(p) for p in parts[: hvd.rank()])
     with torch.no_grad():
         got = ours(parts[hvd.rank()])

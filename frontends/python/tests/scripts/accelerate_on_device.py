@@ -1,5 +1,5 @@
-"""Accelerate on one device: a model and an optimizer that it prepared take steps through Penstock,
-by the hook where Accelerate made a DDP model, else by DistributedOptimizer.
+"""Accelerate on one device: its prepared model and optimizer take steps through Penstock, by the
+hook if Accelerate has made a DDP model, otherwise by DistributedOptimizer.
 
     python -m torch.distributed.run --nproc-per-node 1 over_gloo.py accelerate_on_device.py
 """

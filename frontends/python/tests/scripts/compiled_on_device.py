@@ -39,7 +39,7 @@ def train(model: Any, optimizer: Any, device: Any) -> list[float]:
 
 
 def why_not_compiled(device: Any) -> str:
-    """torch's own reason, of a model that Penstock has nothing to do with."""
+    """torch's own reason, for a model without Penstock."""
     import torch
 
     model = make_model().to(device)

@@ -17,14 +17,14 @@ STEPS = 20
 
 
 def times_of(scheme: str, device: Any) -> list[float]:
-    """Milliseconds of every step, until the device has come to its end."""
+    """Milliseconds of every step, until the device has completed the step."""
     import torch
 
     import penstock.torch as hvd
 
     inputs, labels = (part.to(device) for part in batch(0, hvd.rank()))
     model = make_model().to(device)
-    for _ in range(2):  # torch's own first times
+    for _ in range(2):  # torch's own first-time costs
         torch.nn.functional.cross_entropy(model(inputs), labels).backward()
     model.zero_grad()
     settle(device)

@@ -12,7 +12,7 @@ from train_on_device import is_first_rank, why_not
 
 
 class Skipped(Exception):
-    """Why there is nothing to try after all."""
+    """The reason why the test cannot run on this device."""
 
 
 def say(words: str) -> None:
@@ -21,7 +21,7 @@ def say(words: str) -> None:
 
 
 def settle(device: Any) -> None:
-    """Until the device has done all."""
+    """Waits until the device has completed all work."""
     import torch
 
     if device.type == "cuda":

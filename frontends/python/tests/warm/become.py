@@ -71,7 +71,7 @@ def _run(options: str, program: list[str]) -> None:
     sys.argv[:] = program
     if "m" in options:
         sys.path.insert(0, os.getcwd())
-        sys.modules.pop(program[0], None)  # it is to run, and not to be found
+        sys.modules.pop(program[0], None)  # so that runpy runs the module anew
         runpy._run_module_as_main(program[0])  # as `python -m` does
         return
     if "c" in options:
@@ -123,5 +123,5 @@ def _tie_the_ends() -> None:
     taken down, which would take 0.2 s of a core."""
     process = ctypes.CDLL(None)
     process.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    process.on_exit(process._exit, None)  # which is called with the exit code
-    process.__cxa_atexit(process.fflush, None, None)  # the last one in is the first one out
+    process.on_exit(process._exit, None)  # on_exit calls _exit with the exit code
+    process.__cxa_atexit(process.fflush, None, None)  # before _exit: the last handler runs first
