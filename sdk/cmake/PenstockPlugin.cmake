@@ -12,7 +12,7 @@
 include_guard(GLOBAL)
 include(${CMAKE_CURRENT_LIST_DIR}/PenstockCuda.cmake)
 
-# penstock_plugin_options(TARGET): how every plugin is compiled.
+# penstock_plugin_options(TARGET): the compile options of every plugin.
 function(penstock_plugin_options target)
   target_link_libraries(${target} PRIVATE penstock::sdk)
   target_compile_features(${target} PRIVATE cxx_std_20)

@@ -53,7 +53,7 @@ def shorten(text: str, growing: list[Struct]) -> tuple[str, set[str]]:
             continue
         start = text.index(f"typedef struct {struct.name} {{")
         end = text.index(f"}} {struct.name};", start)
-        # The declaration of the last field that stays, with the comment on its line.
+        # The declaration of the last remaining field, with the comment on its line.
         kept = re.search(rf"^[^/\n]*\b{last}\b[^;]*;.*\n", text[start:end], flags=re.MULTILINE)
         body = text[start : start + kept.end()]
         if body.rfind("/*") > body.rfind("*/"):

@@ -22,7 +22,7 @@ file(MAKE_DIRECTORY ${WORK})
 step("installing the SDK" ${CMAKE_COMMAND} --install ${BUILD} --component sdk --prefix ${WORK}/sdk)
 file(COPY ${WORK}/sdk/share/penstock/template DESTINATION ${WORK})
 
-# The installed package must stand on its own: no path into the tree it came from.
+# The installed package must not contain a path of the tree from which it came.
 file(GLOB_RECURSE package_files ${WORK}/sdk/*.cmake)
 foreach(file IN LISTS package_files)
   file(STRINGS ${file} lines)

@@ -53,7 +53,7 @@ def train(model: torch.nn.Module, optimizer: Any, task: DigitsTask, first: int, 
 
 
 def run(chosen: Recipe, task: DigitsTask, folder: Path, resume: bool) -> None:
-    """One file, straight on or from its save. AssertionError where bits differ."""
+    """One file, straight on or from its save. AssertionError if bits differ."""
     file = folder / f"{chosen.name}.rank{hvd.rank()}.pt"
     model, optimizer = build(chosen, task)
     start = fingerprint(model)

@@ -24,7 +24,7 @@ _hubs = itertools.count()
 
 
 class RanksInThreads:
-    """One runtime and one set of these gradients per rank; hosts[r] is the host of rank r."""
+    """One runtime and one set of gradients per rank. hosts[r] is the host of rank r."""
 
     def __init__(self, table: toml_text.Table, items: Sequence[Item], hosts: Sequence[int]) -> None:
         self.items = list(items)

@@ -76,7 +76,7 @@ def test_the_runtime_trains_like_the_simulation(name: str, real_runs: dict[str, 
     simulated = convergence.simulated(recipe(name), setting, SEED)["losses"]
     assert len(real) == len(simulated) == setting.steps
     gap = convergence.first_gap(real, simulated)
-    # A sampled threshold may send other entries near it; then single losses move a little more.
+    # A sampled threshold may send other entries near the threshold. Then single losses differ a little more.
     allowed = LAST_TOLERANCE if name in convergence.SAMPLING else convergence.FIRST_TOLERANCE
     assert gap <= allowed, f"first losses differ by {gap:.2e} of their size, expected at most {allowed:g}"
     tails = [sum(losses[-10:]) / 10 for losses in (real, simulated)]
@@ -92,7 +92,8 @@ def test_all_ranks_end_with_the_same_bits(name: str, real_runs: dict[str, dict])
 
 
 def test_training_over_ucx_under_torchrun_has_the_bits_of_mpi(real_runs: dict[str, dict]) -> None:
-    """On text the schemes that train it here, and with TEST_LONG every other one as well; on digits in a brief run."""
+    """On text: the schemes that train on text here, and with TEST_LONG all other schemes too. In a brief run on
+    digits."""
     setting = convergence.Setting("digits" if IS_BRIEF else "text", 4)
     own = [name for name in NAMES if setting_of(name).task == setting.task]
     others = [name for name in KNOWN if name not in own] if os.environ.get("TEST_LONG") else []
@@ -108,7 +109,7 @@ def test_training_over_ucx_under_torchrun_has_the_bits_of_mpi(real_runs: dict[st
 
 
 def test_schemes_that_compute_different_things_do_not_share_a_simulation() -> None:
-    """Those that may: dense ones, and top-k with whichever scheduler."""
+    """Two kinds of schemes may share one: dense schemes, and top-k under different schedulers."""
     setting = convergence.Setting("digits", 60)
     groups: dict[str, set[str]] = {}
     for name in KNOWN:

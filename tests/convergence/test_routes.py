@@ -20,8 +20,8 @@ from quickstart_job import toml_text  # noqa: E402
 from ranks_in_threads import RanksInThreads  # noqa: E402
 
 SEED, STEPS = 1, 20
-TOLERANCE = 1e-4  # relative: a sum's last bit; a wrong factor or memory shows in parts of a hundred at least
-# Where a sample gives the threshold, a last bit can decide about an entry.
+TOLERANCE = 1e-4  # relative: a sum's last bit is smaller, and a wrong factor or memory gives hundredths
+# If a sample gives the threshold, the last bit can decide about an entry.
 TOLERANCES = {"dgc": 5e-3}
 
 HOSTS = {
@@ -70,7 +70,7 @@ FEW = ("topk-residual", "dgc", "ef-sign")
 BOTH = ("topk-residual", "dgc", "threshold", "gaussian-k", "redsync", "ef-sign", "one-bit", "sign-sgd-majority", "signum")
 SUMMED = ("s-sgd", "power-sgd", "acp-sgd")
 
-# Momentum belongs to a rank's own gradient: owners have none.
+# Momentum belongs to a rank's own gradient, so owners have no momentum.
 OWNERS = {"dgc": {"scheme.owner_memory": "residual"}, "signum": {"scheme.owner_memory": "none"}}
 
 

@@ -31,12 +31,12 @@ SamplingStart = Callable[[int, int, int, int], int]  # (seed, step, gradient, st
 
 @dataclass(frozen=True)
 class Geometry:
-    """How many entries are sent and how the threshold is sampled."""
+    """The number of sent entries, and the sampling of the threshold."""
 
     numel: int
     kept: int  # k
     stride: int
-    samples: int  # N_s; numel means: look at everything
+    samples: int  # N_s; numel means: all entries
     sampled_kept: int  # k_s
 
 
@@ -119,7 +119,7 @@ def clipped(grad: torch.Tensor, norm: float, options: DgcOptions) -> torch.Tenso
 
 
 class Dgc(Method):
-    """The compressed gradients of DGC."""
+    """Applies DGC to the compressed gradients."""
 
     def __init__(
         self, items: Sequence[Item], ranks: int, options: DgcOptions, start: SamplingStart = sampling_start
@@ -171,7 +171,7 @@ def accumulate(u: torch.Tensor, v: torch.Tensor, grad: torch.Tensor, options: Dg
 
 
 class DenseWithMomentum(Method):
-    """The dense gradients of DGC: averaged, clipped, and given their momentum afterwards."""
+    """Averages the dense gradients, clips the average, and then applies the momentum."""
 
     def __init__(self, items: Sequence[Item], ranks: int, options: DgcOptions) -> None:
         super().__init__(items, ranks)

@@ -31,7 +31,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "thresholds.md"
 
 
 def draws(name: str, generator: torch.Generator) -> torch.Tensor:
-    """Independent entries; sparse: Laplace with nine of ten exactly zero."""
+    """Independent entries. sparse: Laplace with nine of ten entries exactly zero."""
     normal = torch.randn(NUMEL, generator=generator)
     uniform = torch.rand(NUMEL, generator=generator).clamp(min=1e-7)
     laplace = -uniform.log() * normal.sign()
@@ -45,7 +45,8 @@ def draws(name: str, generator: torch.Generator) -> torch.Tensor:
 
 
 def gaussian_k(x: torch.Tensor, density: float, low: float, high: float, down: float, up: float, rounds: int) -> int:
-    """t = mu + z sigma, evaluated `rounds` times with a correction after each; the mask that was evaluated last goes."""
+    """t = mu + z sigma, evaluated `rounds` times with a correction after each evaluation. Sends the entries of the
+    last evaluation."""
     k = kept_count(x.numel(), density)
     threshold = float(x.mean() + NormalDist().inv_cdf(1 - density / 2) * x.std())
     count = 0

@@ -51,7 +51,7 @@ class Method:
         raise NotImplementedError
 
     def kept(self, rank: int) -> Gradients:
-        """Gradient mass that this rank has taken in and not sent; empty where nothing is kept."""
+        """The unsent values of this rank. Empty if the method keeps nothing."""
         del rank
         return {}
 

@@ -26,7 +26,7 @@ from .top_k import TopK, concatenated, separated
 
 
 def equal_count_splits(positions: torch.Tensor, ranks: int, numel: int) -> list[int]:
-    """The P-1 positions that cut an ascending list into P parts of equal count; an empty list cuts evenly."""
+    """The P-1 positions that cut an ascending list into P parts of equal count. An empty list is cut evenly."""
     count = positions.numel()
     if count == 0:
         return [numel * part // ranks for part in range(1, ranks)]
@@ -61,7 +61,7 @@ class OkTopK(TopK):
         return [int(torch.count_nonzero(sent[a:b])) for a, b in zip(edges, edges[1:])]
 
     def _survivors(self, step: int, total: torch.Tensor) -> torch.Tensor:
-        """Mask of the sums that the owners let through; moves theta."""
+        """Mask of the sums that the owners keep. Updates theta."""
         nonzero = total != 0
         if self.capacity >= self.numel:
             return nonzero

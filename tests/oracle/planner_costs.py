@@ -16,7 +16,7 @@ Buckets = list[list[int]]
 
 
 def usable(time: float) -> float:
-    """The time, or zero where it is none: negative, infinite or no number."""
+    """The time, or zero if it is negative, infinite or no number."""
     return time if math.isfinite(time) and time > 0 else 0.0
 
 
@@ -58,7 +58,7 @@ def ready_times(model: Model, gradients: Sequence[int]) -> list[float]:
 
 
 def ready_by_elements(model: Model, gradients: Sequence[int], backward: float) -> list[float]:
-    """Backward shared out by elements; all at once where there are none."""
+    """Distributes the time of backward by elements. Without elements all are ready at once."""
     sizes = [model.gradients[g].numel for g in gradients]
     total = sum(sizes)
     return [backward * sum(sizes[: i + 1]) / total if total > 0 else 0.0 for i in range(len(sizes))]
@@ -69,7 +69,7 @@ def startup(model: Model) -> float:
 
 
 def message(model: Model, amount: float) -> float:
-    """A message of so many bytes on the slowest level."""
+    """A message of `amount` bytes on the slowest level."""
     return max([usable(li.alpha_us) + usable(li.beta_us_per_byte) * amount for li in model.links], default=0.0)
 
 
@@ -101,7 +101,7 @@ def encode(model: Model, gradients: Sequence[int], choices: Sequence[int] | None
 
 
 def decode(model: Model, gradients: Sequence[int], choices: Sequence[int] | None = None) -> float:
-    """As encode."""
+    """As `encode`."""
     candidates = candidates_of(model, gradients, choices)
     fixed: dict[str, float] = {}
     for c in candidates:

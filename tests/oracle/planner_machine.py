@@ -17,7 +17,7 @@ class Bucket:
 
 
 def run_backward(buckets: list[Bucket], decodes: bool) -> float:
-    """When the engine has nothing left to do and the link is free."""
+    """The time at which the engine has no more work and the link is free."""
     now = free = 0.0
     arrives: list[float] = []  # of the first buckets, whose turn on the link is known
     encoded: dict[int, float] = {}

@@ -105,7 +105,7 @@ class Plan:
     messages: list[list[int]]
     explanation: list[str]
     exposed_us: float  # the forecast of planning::timeline, not of an oracle
-    decisions: list[int]  # one for each measurement that was shown: 1 for a new plan
+    decisions: list[int]  # one for each measurement that was given: 1 for a new plan
 
     def of_phase(self, phase: int = 0) -> list[Bucket]:
         return [bucket for bucket in self.buckets if bucket.phase == phase]
