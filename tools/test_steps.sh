@@ -53,7 +53,8 @@ finish() {
   exit 0
 }
 
-# step TITLE REMEDY -- COMMAND...: runs, notes, complains; the status is the command's.
+# step TITLE REMEDY -- COMMAND...: runs the command, notes its time, and explains a failure. The status is the command's
+# status.
 step() {
   local title=$1 status=0
   run_step "$@" || status=$?
@@ -71,7 +72,7 @@ check() {
   counts+=(--step "$1" "$status")
 }
 
-# build TITLE REMEDY -- COMMAND...: a step that counts only where it fails.
+# build TITLE REMEDY -- COMMAND...: a step that counts as a test only if it fails.
 build() {
   step "$@" && return 0
   counts+=(--step "$1" 1)
@@ -94,7 +95,7 @@ ctest_run() {
   fi
 }
 
-# A suite's name in $results.
+# The name of a suite in $results.
 name_of() {
   echo "pytest-${1//\//-}${2:+-$2}"
 }
@@ -118,7 +119,7 @@ count_pytest() {
   fi
 }
 
-# All there is. The simulated GPU stays configured once it was.
+# Builds everything. The simulated GPU stays configured afterwards.
 build_all() {
   cmake --preset release -DPENSTOCK_SIMULATED_DEVICE=ON && ninja -C build/release -j "$(nproc)"
 }
@@ -128,12 +129,13 @@ build_all() {
 asan_tests='^(core|command|kernels|wire|collectives|planning|rig|loopback|oktopk|decode)_'
 tsan_tests='^(core_(base|comm|control|library|operations|plugin|set|trace)|collectives|loopback_collective|oktopk_collective)_test$'
 
-# The names of the tests that are programs of the core, the SDK or a plugin, without several processes.
+# The names of the tests that are one process of a program of the core, the SDK or a plugin.
 own_tests() {
   ctest --test-dir "build/$1" -N -LE 'mpi|build' | sed -nE 's/^ *Test +#[0-9]+: ([a-z0-9_]+_test)$/\1/p' | grep -v mpi
 }
 
-# build_for PRESET PATTERN: the tests of that preset whose names match. A test's target stands for the plugins it loads too.
+# build_for PRESET PATTERN: builds the tests of that preset whose names match. The target of a test also builds the
+# plugins that it loads.
 build_for() {
   local preset=$1 tests
   # shellcheck disable=SC2086
@@ -149,7 +151,7 @@ run_for() {
 
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-# ThreadSanitizer of gcc 12 cannot map its shadow where addresses are spread widely; with fixed addresses it can.
+# ThreadSanitizer of gcc 12 cannot map its shadow if addresses are spread widely, so addresses are fixed.
 runner=()
 fixed=(setarch "$(uname -m)" --addr-no-randomize)
 "${fixed[@]}" true 2>/dev/null || fixed=()

@@ -19,7 +19,7 @@ class Bucket:
 def run_backward(buckets: list[Bucket], decodes: bool) -> float:
     """The time at which the engine has no more work and the link is free."""
     now = free = 0.0
-    arrives: list[float] = []  # of the first buckets, whose turn on the link is known
+    arrives: list[float] = []  # arrival times of the first buckets, whose place on the link is known
     encoded: dict[int, float] = {}
     n_decoded = 0
     while len(encoded) < len(buckets) or (decodes and n_decoded < len(buckets)):

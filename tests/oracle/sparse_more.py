@@ -34,7 +34,7 @@ def words(seed: int, gradient: int, stream: int, first: int, count: int) -> np.n
 
 
 def drawn_positions(n: int, k: int, seed: int, gradient: int, step: int) -> torch.Tensor:
-    """One position of each of k strata of a ring of n entries that starts at a random place."""
+    """One position in each of k strata of a ring of n entries. The first stratum starts at a random place."""
     stream = STREAM_SELECTION + STREAMS_PER_STEP * (step + 1)
     drawn = words(seed, gradient, stream, 0, k + 1)
     start = (int(drawn[k]) * n) >> 32

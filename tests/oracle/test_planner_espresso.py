@@ -25,7 +25,7 @@ class Group:
 
 
 def on_level(model: Model, level: int, amount: float) -> float:
-    """A message that moves as much as an all-reduce of so many bytes."""
+    """The time of a message with the traffic of an all-reduce of `amount` bytes."""
     (link,) = [link for link in model.links if link.level == level]
     return link.alpha_us + link.beta_us_per_byte * amount
 
@@ -57,7 +57,7 @@ def works(model: Model, group: Group) -> tuple[float, float]:
     if group.route == HIERARCHICAL:
         payloads = model.hosts / model.world if gathers else 1.0
         return encode / model.ranks_per_host, decode * payloads / model.ranks_per_host
-    if group.route == SHARD:  # its part of every rank's, and then a part of every owner
+    if group.route == SHARD:  # its part of the payload of every rank, and then a part of every owner
         payloads = 2.0 / model.world if gathers else 2.0
         return encode * (1 + 1 / model.world), decode * payloads
     return encode, decode
@@ -129,7 +129,7 @@ def test_its_forecast_is_the_machines_and_one_way_for_all_is_never_shorter(probe
                 ])  # fmt: skip
         least_dense = min(ways[1, route] for route in in_world)
         assert abs(float(dense) - least_dense) <= 1e-4 * (1 + least_dense)
-        # With a compressor for the large ones the small ones keep the best dense route, which may be another one.
+        # If large gradients have a compressor, small gradients keep the best dense route, which may be another route.
         assert found <= least_dense * (1 + 1e-9)
         if small == 0:
             assert found <= min(ways.values()) * (1 + 1e-6) + 1e-6

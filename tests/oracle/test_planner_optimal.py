@@ -48,7 +48,7 @@ def exposed(model: Model, cut: list[list[int]], phase: int) -> float:
 
 
 def cut_after(members: list[int], places: set[int]) -> list[list[int]]:
-    """Runs of members; one begins at each of `places`."""
+    """Runs of members. A run begins at each of `places`."""
     cut: list[list[int]] = []
     for place, number in enumerate(members):
         if place == 0 or place in places:

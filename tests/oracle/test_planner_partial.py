@@ -1,4 +1,4 @@
-"""ADTopk's partial sparsification against every threshold tried in full."""
+"""ADTopk's partial sparsification compared with every threshold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def time_of(model: Model, bucket: list[int], choices: list[int]) -> float:
 
 
 def is_measured(model: Model) -> bool:
-    """A negative, infinite or missing fixed part says that the candidate never ran."""
+    """A negative, infinite or missing fixed part means that the candidate never ran."""
     choosers = [g for g in model.gradients if len(g.candidates) > 1]
     return bool(choosers) and all(
         0 <= fixed < float("inf")

@@ -53,7 +53,8 @@ def test_expectations_are_the_input(name: str) -> None:
     assert bool(((draws.mean(0) - x).abs() <= 5.5 * draws.std(0) / np.sqrt(2000) + 1e-5).all())
 
 
-# Of the unbiased methods only those whose rounding is smaller than the input: others let a residual grow without bound.
+# Of the unbiased methods, only methods whose rounding error is smaller than the input. With other methods a residual
+# grows without bound.
 @pytest.mark.parametrize("name", SENDS)
 def test_mass_is_conserved_over_a_hundred_steps(name: str) -> None:
     expect_nothing_lost(Quantised(ITEMS, RANKS, True, SENDS[name]))

@@ -105,7 +105,7 @@ def test_hosts_keep_what_is_left_of_their_sums() -> None:
     table = {"scheme": {"compressor": "topk", "memory": "residual", "route": "hierarchical"}, "compressor": {"topk": {"density": 0.25}}}
     scheme = make_scheme(table, item, 3, hosts=(0, 0, 1))
     grads = [{"w": torch.tensor(values)} for values in ([3.0, 2.0, 0.0, 0.0], [-3.0, 2.0, 1.0, 0.0], [0.0, 0.0, 0.0, 6.0])]
-    # The first host's sum is 0 4 1 0: neither rank has its largest entry where the sum has it.
+    # The first host's sum is 0 4 1 0. The largest entry of the sum is not the largest entry of either rank.
     assert torch.allclose(scheme.step(grads)["w"], torch.tensor([0.0, 4.0, 0.0, 6.0]) / 3)
     assert scheme.kept(0)["w"].tolist() == [0.0, 0.0, 1.0, 0.0] and not scheme.kept(2)["w"].any()
 

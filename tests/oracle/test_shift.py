@@ -48,5 +48,5 @@ def _end_of_constant_gradients(method: Shifted) -> float:
 
 def test_what_stays_the_same_is_learnt_whole() -> None:
     assert _end_of_constant_gradients(Ef21(ITEMS, RANKS, by_top_k(0.05))) < 1e-5
-    # Its differences shrink by a tenth in a step at most; QSGD without shifts would stay above 0.1.
+    # The differences shrink by at most a tenth per step. QSGD without shifts would stay above 0.1.
     assert _end_of_constant_gradients(Diana(ITEMS, RANKS, by_chance(qsgd(), 1))) < 1e-4

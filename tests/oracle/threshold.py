@@ -25,7 +25,7 @@ from .values import checked, narrowed
 
 
 def reaching(values: torch.Tensor, threshold: float, most: int) -> torch.Tensor:
-    """Ascending positions of non-zero entries with |x| >= threshold; of more than `most`, the largest."""
+    """Ascending positions of non-zero entries with |x| >= threshold. If there are more than `most`, the largest."""
     passed = torch.nonzero((values.abs() >= threshold) & (values != 0)).flatten()
     return passed if passed.numel() <= most else passed[largest(values[passed], most)]
 
@@ -156,7 +156,7 @@ class GaussianK(Steered):
 
 
 class RedSync(Steered):
-    """`search` is "bisection" or "trimmed" (exactly k). Quantised: one sign, the other in the next step, as a mean."""
+    """`search` is "bisection" or "trimmed" (exactly k). Quantised: one sign per step, alternately, as a mean."""
 
     def __init__(
         self,
@@ -245,13 +245,13 @@ class Sidco(Steered):
         self.stages = 1 if density >= first_ratio else stages
 
     def wanted(self, n: int, stage: int, stages: int) -> float:
-        """Entries that a stage lets pass."""
+        """The number of entries that pass a stage."""
         if stage == stages:
             return kept_count(n, self.density)
         return n * self.first_ratio * (self.density / self.first_ratio) ** ((stage - 1) / (stages - 1))
 
     def quantile(self, excess: torch.Tensor, wanted: float, first: bool) -> float:
-        """By how much `wanted` of the entries exceed their origin, if they follow the law; `first`: the origin is 0."""
+        """The distance from the origin that `wanted` of the entries exceed under the law. `first`: the origin is 0."""
         if excess.numel() <= wanted:
             return 0.0
         share, mean = wanted / excess.numel(), float(excess.mean())
@@ -325,7 +325,7 @@ def mean_of(work: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
 
 
 class AdaQ(Steered):
-    """The same share of the positive and of the negative entries, as one mean for each sign (Dryden et al., 2016)."""
+    """Equal shares of the positive and of the negative entries, as one mean for each sign (Dryden et al., 2016)."""
 
     def __init__(self, items: Sequence[Item], ranks: int, density: float = 0.01) -> None:
         super().__init__(items, ranks, density)

@@ -89,7 +89,7 @@ torch.save({"compression": state.state_dict()}, f"checkpoint-{hvd.rank()}.pt")
 dist.barrier()
 {block}"""
 
-# The recipe, and a training of two steps that fails where the hook was not registered.
+# The recipe with a training of two steps. The training fails if the hook was not registered.
 CONTEXT["lightning"] = """\
 import torch
 import lightning
@@ -128,7 +128,7 @@ trainer.train()
 import penstock.torch as hvd
 assert hvd.counters()["steps"] >= 1 and hvd.size() == 2
 """
-# Packages that a recipe is for, and that these tests do without.
+# Packages that a recipe needs. If a package is not installed, the recipe is skipped.
 NEEDS = {"lightning": "lightning", "hugging-face": "transformers"}
 
 # Commands that run tests or take hours. Here only their arguments are tested.
@@ -137,18 +137,19 @@ LONG = ("tools/quickstart", "tools/test", "tools/setup", "tools/mutate", "tools/
 SHELLS = [block for block in all_blocks() if block.language == "sh"]
 PYTHONS = [block for block in all_blocks() if block.language == "python"]
 TOMLS = [block for block in all_blocks() if block.language == "toml"]
-# A block called `program` is a whole one: ctest's outside_libtorch builds and runs it.
+# A block with the name `program` is a complete program. ctest's outside_libtorch builds and runs it.
 CPPS = [block for block in all_blocks() if block.language == "cpp" and block.name not in ("program", "recipes")]  # outside_libtorch builds these
 
 
 def clean_environment(home: pathlib.Path) -> dict[str, str]:
-    """A new shell's: nothing of the caller's own."""
+    """The variables of a new shell, without the caller's variables."""
     return {"HOME": str(home), "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
-    """The template's folder beside an installed SDK, with the command on the PATH: where its README's lines are run."""
+    """The template's folder beside an installed SDK, with the command on the PATH, for the lines of the template's
+    README."""
     home = tmp_path_factory.mktemp("template")
     subprocess.run(["cmake", "--install", BUILD, "--component", "sdk", "--prefix", home / "penstock-sdk"], check=True,
                    capture_output=True)
@@ -188,7 +189,8 @@ def lines_of(block):
 
 
 def names_the_wheel_that_would_be_made(command):
-    """`pip install penstock-...whl`: tools/wheel runs it; here, that the name is this version's and the tag that docs/install.md states."""
+    """`pip install penstock-...whl`: tools/wheel runs it. Here the name must have this version and the tag of
+    docs/install.md."""
     version = re.search(r"project\(Penstock VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
     wheel, = re.findall(r"penstock-\S+\.whl", command)
     return wheel.startswith(f"penstock-{version}-py3-none-") and wheel in (ROOT / "docs/install.md").read_text()
@@ -214,7 +216,8 @@ def takes_its_arguments(command):
 
 
 def write_scripts(block, where):
-    """Scripts that the commands name and nobody has: the page's own, "with this in train.py"."""
+    """Writes the scripts that commands name and that do not exist, from the page's own block ("with this in
+    train.py")."""
     own = [other for other in PYTHONS if other.page == block.page and not other.name]
     for name in re.findall(r"[\w/]+\.py", block.text):
         if own and not (where / name).exists():
@@ -279,7 +282,7 @@ def test_a_toml_block_fits_the_plugins(block, tmp_path):
     else:
         text = block.text
     if "scheme" not in content:
-        # A table alone: something must name it.
+        # A table alone, so a scheme must name its instance.
         (kind, instances), = [(kind, content[kind]) for kind in content if kind not in {"runtime", "rule", "switch"}]
         text = f'[scheme]\n{kind} = "{next(iter(instances))}"\n' + text
     (tmp_path / "build/plugins").mkdir(parents=True)

@@ -12,5 +12,6 @@ for ((i = 0; i < count; i++)); do
   ip -n "h$i" link set eth0 txqueuelen 10000
   open_host "$i" "$control"
 done
-# As the first process here, which waits for it, the shell also takes in those whose parents are gone.
+# The router runs as a child. The shell is the first process here and waits for it, so the shell also adopts processes
+# without a parent.
 "$router" "$count" "$seed" "$subnet"
