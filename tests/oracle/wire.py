@@ -45,7 +45,7 @@ def rice_body(positions: np.ndarray, parameter: int) -> bytes:
     if parameter > 0:
         for group in low[:whole].reshape(-1, GROUP // LANES, LANES):
             lanes = np.stack([bits_of(group[:, lane], parameter).reshape(-1) for lane in range(LANES)])
-            words = lanes.reshape(LANES, parameter, 32).transpose(1, 0, 2)  # word by word, and lane by lane in each word
+            words = lanes.reshape(LANES, parameter, 32).transpose(1, 0, 2)  # by words, and by lanes in each word
             body += packed(words.reshape(-1))
         body += packed(bits_of(low[whole:], parameter).reshape(-1))
     unary = np.zeros(int(quotients.sum()) + len(quotients), bool)
