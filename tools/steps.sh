@@ -7,7 +7,7 @@
 # run_step prints "[setup 4/5] building ... 12 s", on a terminal with the last line of the log while it runs, and leaves
 # the output in build/logs/. It returns the command's status. complain_about_step then tells a person how to continue.
 
-repository=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) # a checkout of links has the build of the real one
+repository=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) # a folder of links to a checkout uses its build
 log_folder=$repository/build/logs
 
 steps_begin() {

@@ -58,7 +58,7 @@ finish() {
 step() {
   local title=$1 status=0
   run_step "$@" || status=$?
-  [[ ! -s $results/seconds ]] || step_seconds=$(<"$results/seconds") # of what went on behind
+  [[ ! -s $results/seconds ]] || step_seconds=$(<"$results/seconds") # of a command in the background
   rm -f "$results/seconds"
   note "$title" "$status" "$step_seconds"
   [[ $status -eq 0 ]] || complain_about_step

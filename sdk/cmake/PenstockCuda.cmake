@@ -5,7 +5,7 @@ include_guard(GLOBAL)
 
 macro(penstock_enable_cuda)
   if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES "80;90") # A100 and H100 or H200; newer ones run the PTX of the last
+    set(CMAKE_CUDA_ARCHITECTURES "80;90") # A100, and H100 or H200; newer devices compile the PTX of 90
   endif()
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # nvcc has C++20 since 12.0, cmake 3.25 does not know it yet

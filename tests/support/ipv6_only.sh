@@ -13,7 +13,7 @@ fi
 shift
 {
   mount --bind "$1" /etc/hosts &&
-    mount -t sysfs sysfs /sys && # it lists the interfaces of where it was mounted
+    mount -t sysfs sysfs /sys && # sysfs lists the interfaces of the namespace that mounted it
     ip link set lo up &&
     ip addr del 127.0.0.1/8 dev lo &&
     ip link add outside type veth peer name other &&

@@ -52,7 +52,7 @@ endfunction()
 
 # torch_cpu_abi(FOLDER RESULT): 1 or 0, the ABI of C++ strings with which torch was compiled.
 function(torch_cpu_abi folder result)
-  set(abi 1) # of all wheels since 2.7
+  set(abi 1) # the ABI of all wheels since 2.7
   set(config ${folder}/share/cmake/Torch/TorchConfig.cmake)
   if(EXISTS ${config})
     file(STRINGS ${config} lines REGEX "_GLIBCXX_USE_CXX11_ABI=[01]")
@@ -98,7 +98,7 @@ if(TorchCpu_FOUND AND NOT TARGET TorchCpu::TorchCpu)
   add_library(TorchCpu::TorchCpu SHARED IMPORTED)
   set_target_properties(TorchCpu::TorchCpu PROPERTIES
     IMPORTED_LOCATION ${TorchCpu_FOLDER}/lib/libtorch_cpu.so
-    INTERFACE_INCLUDE_DIRECTORIES "${headers}" # of imported targets: system ones, whose warnings are not ours
+    INTERFACE_INCLUDE_DIRECTORIES "${headers}" # system headers, as for every imported target: no warnings
     INTERFACE_COMPILE_DEFINITIONS _GLIBCXX_USE_CXX11_ABI=${TorchCpu_CXX11_ABI}
     INTERFACE_LINK_LIBRARIES TorchCpu::c10)
 endif()
