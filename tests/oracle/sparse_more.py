@@ -185,7 +185,7 @@ class AdTopK(_Sparse):
 
     plain: in every step. interleaved: in even steps; odd steps send the largest entries of the whole gradient.
     threshold: as interleaved, but odd steps after the warm-up send all entries that reach the last exact threshold,
-    until the threshold is too old.
+    while the threshold is recent and enough entries reach it.
     """
 
     def __init__(
