@@ -1,8 +1,7 @@
 """FSDP2 on a device: a sharded model takes steps, and Penstock's reduce-scatter gives the results
 of the CPU on the device.
 
-    python -m torch.distributed.run --nproc-per-node 2 over_gloo.py fsdp_on_device.py [--device
-    cuda]
+    python -m torch.distributed.run --nproc-per-node 2 over_gloo.py fsdp_on_device.py [--device cuda]
 
 NCCL needs a device for each rank, so each rank shards a model over itself alone, and torch
 reduces nothing. The script itself calls the object that FSDP2 would call, on the buffers of all
