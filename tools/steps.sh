@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# Sourced by the commands in tools/: numbered steps with times, a log for each, and words for the one that failed.
+# Sourced by the commands in tools/: numbered steps with times, a log for each step, and a text about a failed step.
 #
 #   steps_begin setup 5
 #   run_step "building" "what to do if it fails" -- ninja -C build/release
 #
 # run_step prints "[setup 4/5] building ... 12 s", on a terminal with the last line of the log while it runs, and leaves
-# the output in build/logs/. It returns the command's status; complain_about_step then tells what a person needs to know.
+# the output in build/logs/. It returns the command's status. complain_about_step then tells a person how to continue.
 
-repository=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) # a checkout of links has the build of the real one
+repository=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) # a folder of links to a checkout uses its build
 log_folder=$repository/build/logs
 
 steps_begin() {
@@ -17,7 +17,7 @@ steps_begin() {
   mkdir -p "$log_folder"
 }
 
-# The last line of a log, as it looks after its carriage returns, cut to `$2` columns.
+# The last line of a log as a terminal shows it after carriage returns, cut to `$2` columns.
 last_line() {
   tail -c 2000 "$1" 2>/dev/null | tr '\r' '\n' | grep -v '^[[:space:]]*$' | tail -n 1 | tr -d '\000-\037' | cut -c "1-$2"
 }
@@ -32,7 +32,7 @@ run_step() {
   local start=$SECONDS status=0
   if [[ -t 1 && ${TERM:-dumb} != dumb ]]; then
     local room=$(($(tput cols 2>/dev/null || echo 80) - ${#label} - 10))
-    # A process group of its own, so that an interrupt ends all of it: nothing goes on behind the user's back.
+    # With its own process group, an interrupt ends all processes of the step, and nothing continues in the background.
     set -m
     "$@" >"$step_log" 2>&1 </dev/null &
     local child=$!
@@ -55,7 +55,7 @@ run_step() {
   return "$status"
 }
 
-# What failed, the end of its log, where the rest is, what to do.
+# Prints the failed step, the end of its log, the path of the log, and the remedy.
 complain_about_step() {
   {
     echo

@@ -11,12 +11,12 @@
 # shellcheck source=tools/steps.sh
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
-# The caller's own configuration and plugins are not what is tested.
+# Tests do not use the caller's configuration and plugins.
 unset "${!PENSTOCK_@}"
 
 python=$repository/.venv/bin/python
 results=build/test-results
-# Tests at 2^24 elements take up to 2 GB each; those that need more than one core say so to ctest.
+# Tests with 2^24 elements take up to 2 GB each. A test that needs more than one core tells ctest so.
 at_a_time=$(($(nproc) < 4 ? $(nproc) : 4))
 counts=()      # arguments of count_tests.py
 table=()       # "seconds status title"
@@ -28,14 +28,14 @@ note() {
   [[ $2 -eq 0 ]] || any_failed=1
 }
 
-# finish: the ten slowest steps and tests, what failed, and the one line that counts.
+# finish: prints the ten slowest steps and tests, the failures, and the line with the counts.
 finish() {
   printf '\nthe ten slowest steps:\n'
   printf '%s\n' "${table[@]}" | sort -rn | head -n 10
   printf '\nthe ten slowest tests:\n'
   python3 tools/ci/count_tests.py --slowest 10 "${counts[@]}"
   local report
-  # Debian's or pyenv's Python does: the environment may be what failed.
+  # Not the environment's Python, because the virtual environment may be broken.
   if ! report=$(python3 tools/ci/count_tests.py "${counts[@]}"); then
     report="0 1 0"$'\n'"the reports in $results could not be read"
   fi
@@ -53,11 +53,12 @@ finish() {
   exit 0
 }
 
-# step TITLE REMEDY -- COMMAND...: runs, notes, complains; the status is the command's.
+# step TITLE REMEDY -- COMMAND...: runs the command, notes its time, and explains a failure. The status is the command's
+# status.
 step() {
   local title=$1 status=0
   run_step "$@" || status=$?
-  [[ ! -s $results/seconds ]] || step_seconds=$(<"$results/seconds") # of what went on behind
+  [[ ! -s $results/seconds ]] || step_seconds=$(<"$results/seconds") # of a command in the background
   rm -f "$results/seconds"
   note "$title" "$status" "$step_seconds"
   [[ $status -eq 0 ]] || complain_about_step
@@ -71,7 +72,7 @@ check() {
   counts+=(--step "$1" "$status")
 }
 
-# build TITLE REMEDY -- COMMAND...: a step that counts only where it fails.
+# build TITLE REMEDY -- COMMAND...: a step that counts as a test only if it fails.
 build() {
   step "$@" && return 0
   counts+=(--step "$1" 1)
@@ -94,7 +95,7 @@ ctest_run() {
   fi
 }
 
-# A suite's name in $results.
+# The name of a suite in $results.
 name_of() {
   echo "pytest-${1//\//-}${2:+-$2}"
 }
@@ -118,21 +119,23 @@ count_pytest() {
   fi
 }
 
-# All there is. The simulated GPU stays configured once it was.
+# Builds everything. The simulated GPU stays configured afterwards.
 build_all() {
   cmake --preset release -DPENSTOCK_SIMULATED_DEVICE=ON && ninja -C build/release -j "$(nproc)"
 }
 
-# What runs under sanitizers: under asan all that reads what peers send, under tsan all that has threads.
+# Tests that run under sanitizers. asan: tests of all code that reads received bytes. tsan: tests of all code with
+# threads.
 asan_tests='^(core|command|kernels|wire|collectives|planning|rig|loopback|oktopk|decode)_'
 tsan_tests='^(core_(base|comm|control|library|operations|plugin|set|trace)|collectives|loopback_collective|oktopk_collective)_test$'
 
-# The names of the tests that are programs of the core, the SDK or a plugin, without several processes.
+# The names of the tests that are one process of a program of the core, the SDK or a plugin.
 own_tests() {
   ctest --test-dir "build/$1" -N -LE 'mpi|build' | sed -nE 's/^ *Test +#[0-9]+: ([a-z0-9_]+_test)$/\1/p' | grep -v mpi
 }
 
-# build_for PRESET PATTERN: the tests of that preset whose names match. A test's target stands for the plugins it loads too.
+# build_for PRESET PATTERN: builds the tests of that preset whose names match. The target of a test also builds the
+# plugins that it loads.
 build_for() {
   local preset=$1 tests
   # shellcheck disable=SC2086
@@ -140,7 +143,7 @@ build_for() {
     nice -n 19 ninja -C "build/$preset" -j "$(nproc)" $tests
 }
 
-# run_for PRESET TITLE PATTERN: runs what build_for has built.
+# run_for PRESET TITLE PATTERN: runs the tests that build_for has built.
 run_for() {
   local preset=$1 title=$2 pattern=$3
   ctest_run "$preset" "$title" -R "^($(own_tests "$preset" | grep -E "$pattern" | paste -sd '|'))\$"
@@ -148,7 +151,7 @@ run_for() {
 
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-# ThreadSanitizer of gcc 12 cannot map its shadow where addresses are spread widely; with fixed addresses it can.
+# ThreadSanitizer of gcc 12 cannot map its shadow if addresses are spread widely, so addresses are fixed.
 runner=()
 fixed=(setarch "$(uname -m)" --addr-no-randomize)
 "${fixed[@]}" true 2>/dev/null || fixed=()

@@ -1,11 +1,11 @@
-# penstock_enable_cuda(): the CUDA compiler as every folder with .cu files needs it, C++20 and CUDA 12 or later.
-# penstock_cuda_target(TARGET): decision 0006 for its .cu files. No fused multiply-add, as on the CPU; constant expressions
-# run on a device too, for the arithmetic of one element is written once, in kernels/element.
+# penstock_enable_cuda(): enables the CUDA compiler for a folder with .cu files, with C++20 and CUDA 12 or later.
+# penstock_cuda_target(TARGET): decision 0006 for its .cu files. No fused multiply-add, as on the CPU. Constant
+# expressions also run on a device, because the arithmetic of one element is written once, in kernels/element.
 include_guard(GLOBAL)
 
 macro(penstock_enable_cuda)
   if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES "80;90") # A100 and H100 or H200; newer ones run the PTX of the last
+    set(CMAKE_CUDA_ARCHITECTURES "80;90") # A100, and H100 or H200; newer devices compile the PTX of 90
   endif()
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # nvcc has C++20 since 12.0, cmake 3.25 does not know it yet

@@ -12,7 +12,7 @@
 include_guard(GLOBAL)
 include(${CMAKE_CURRENT_LIST_DIR}/PenstockCuda.cmake)
 
-# penstock_plugin_options(TARGET): how every plugin is compiled.
+# penstock_plugin_options(TARGET): the compile options of every plugin.
 function(penstock_plugin_options target)
   target_link_libraries(${target} PRIVATE penstock::sdk)
   target_compile_features(${target} PRIVATE cxx_std_20)
@@ -22,8 +22,8 @@ function(penstock_plugin_options target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off>)
 endfunction()
 
-# penstock_plugin_headers(TARGET): what most plugins include is compiled once for all of this repository. The preset dev does
-# without and tells which file forgot an include.
+# penstock_plugin_headers(TARGET): the headers that most plugins include are compiled once for this repository. The
+# preset dev does not do this and so finds a missing include.
 function(penstock_plugin_headers target)
   if(NOT PROJECT_NAME STREQUAL "Penstock" OR CMAKE_DISABLE_PRECOMPILE_HEADERS)
     return()
@@ -80,7 +80,7 @@ function(penstock_add_plugin kind name)
     set(test ${name}_${kind}_test)
     set(plugin_file $<TARGET_FILE:${target}>)
     if(COMMAND penstock_test)
-      # The name alone, which the tests' support looks up: no path of this build in what is compiled.
+      # Only the file's name, which the tests' support looks up, so that compiled code contains no path of this build.
       set(plugin_file $<TARGET_FILE_NAME:${target}>)
       penstock_test(${test} SOURCES ${ARG_TESTS} LIBRARIES penstock::sdk penstock_test_support ${ARG_LIBRARIES})
     else()

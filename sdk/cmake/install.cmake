@@ -1,12 +1,13 @@
 # Installs the SDK alone: cmake --install BUILD --component sdk --prefix PREFIX
 #
-# What lands there is all that an outside project needs: the ABI's headers, the C++ layer, the kernels, the planning
-# model, collective operations for transports and the kit for tests with their libraries, the bases of method families, penstock_add_plugin() and the package that
-# find_package(PenstockSDK) reads.
+# An outside project needs nothing else: the ABI's headers, the C++ layer, the kernels, the planning model, collective
+# operations for transports and the kit for tests with their libraries, the bases of method families,
+# penstock_add_plugin() and the package for find_package(PenstockSDK).
 include(CMakePackageConfigHelpers)
 
-# They are included as <kernels/...>, <collectives/...>, <methods/...>, <planning/...> and <testing/...>. Their root is a folder of its own: were it
-# include/penstock, our memory.h would hide the system's <memory.h> from everyone who uses the SDK.
+# Sources include these headers as <kernels/...>, <collectives/...>, <methods/...>, <planning/...> and <testing/...>.
+# They need their own root, because in include/penstock our memory.h would hide the system's <memory.h> from every user
+# of the SDK.
 set(sdk_extra_root ${CMAKE_INSTALL_INCLUDEDIR}/penstock/sdk)
 set(sdk_package ${CMAKE_INSTALL_LIBDIR}/cmake/PenstockSDK)
 
@@ -26,7 +27,7 @@ install(TARGETS ${sdk_targets} EXPORT PenstockSDKTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/penstock/sdk COMPONENT sdk)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT sdk
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
-# Without what is behind them: code paths are nobody's interface.
+# The code paths behind the interfaces are private and are not installed.
 set(sdk_hidden PATTERN "cpu" EXCLUDE PATTERN "element" EXCLUDE)
 foreach(part IN ITEMS kernels methods planning collectives testing)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/${part} DESTINATION ${sdk_extra_root} COMPONENT sdk

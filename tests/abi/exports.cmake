@@ -1,6 +1,5 @@
-# A plugin exports its record and nothing else; the core exports penstock_* and nothing else; neither is linked to a
-# framework or to Python.
-#
+# A plugin exports only its record, and the core exports only penstock_*. Neither is linked to a framework or to
+# Python.
 # cmake "-DPLUGINS=FILE;..." -DCORE=FILE -DNM=... -DREADELF=... -P exports.cmake
 
 function(exported_symbols file result)

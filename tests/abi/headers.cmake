@@ -1,5 +1,5 @@
-# Each public header alone, included twice, compiles without a warning: C11 and C++17, by every compiler there is.
-#
+# Each public header, included twice and alone, compiles without a warning as C11 and as C++17, by every compiler of the
+# machine.
 # cmake -DHEADERS=... -DINCLUDES=... -DWORK=... -DCC=... -DCXX=... [-DCLANG=...] -P headers.cmake
 set(flags -Wall -Wextra -Wpedantic -Wpadded -Werror -fsyntax-only)
 foreach(include IN LISTS INCLUDES)

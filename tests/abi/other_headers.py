@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/ci"))
 
 from abi_headers import REPOSITORY, Struct, embedded_structs, include_name, public_headers, read_headers  # noqa: E402
 
-# The last field that a struct had at first. Only the host fills these; what plugins and frontends fill is listed in
-# core/plugin/c_struct.hpp, where the core accepts structs of that length.
+# The last field of each struct in its first published form. Only the host fills these structs. Structs that plugins and
+# frontends fill are listed in core/plugin/c_struct.hpp, where the core accepts their first lengths.
 FILLED_BY_THE_HOST = {
     "penstock_step": "flags",
     "penstock_world": "size",
@@ -33,7 +33,7 @@ MINOR = re.compile(r"#define PENSTOCK_ABI_MINOR (\d+)")
 
 
 def lengthen(text: str, growing: list[Struct]) -> tuple[str, set[str]]:
-    """The text with one more field in each struct, and the names of those that were found in it."""
+    """The text with one more field in each struct, and the names of the structs in this text."""
     changed = set()
     for struct in growing:
         text, n = re.subn(rf"^\}} {struct.name};", f"  uint64_t future;\n}} {struct.name};", text, flags=re.MULTILINE)
@@ -42,7 +42,8 @@ def lengthen(text: str, growing: list[Struct]) -> tuple[str, set[str]]:
 
 
 def shorten(text: str, growing: list[Struct]) -> tuple[str, set[str]]:
-    """The text without the fields behind the first published end of each struct, and the names of what was cut."""
+    """The text without the fields after the first published end of each struct, and the names of the shortened
+    structs."""
     last_fields = FILLED_BY_THE_HOST | dict(FILLED_BY_OTHERS.findall((REPOSITORY / "core/plugin/c_struct.hpp").read_text()))
     changed = set()
     for struct in growing:
@@ -52,7 +53,7 @@ def shorten(text: str, growing: list[Struct]) -> tuple[str, set[str]]:
             continue
         start = text.index(f"typedef struct {struct.name} {{")
         end = text.index(f"}} {struct.name};", start)
-        # The declaration of the last field that stays, with the comment on its line.
+        # The declaration of the last remaining field, with the comment on its line.
         kept = re.search(rf"^[^/\n]*\b{last}\b[^;]*;.*\n", text[start:end], flags=re.MULTILINE)
         body = text[start : start + kept.end()]
         if body.rfind("/*") > body.rfind("*/"):

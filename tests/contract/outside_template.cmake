@@ -7,7 +7,7 @@
 # cmake -DBUILD=... -DWORK=... -DPENSTOCK=... -DGENERATOR=... -DC_COMPILER=... -DCXX_COMPILER=... -DLAUNCHER=...
 #   -P outside_template.cmake
 
-# Runs a command; on failure says which step failed and what it printed.
+# Runs a command; on failure prints the failed step and its output.
 function(step text)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT code EQUAL 0)
@@ -22,7 +22,7 @@ file(MAKE_DIRECTORY ${WORK})
 step("installing the SDK" ${CMAKE_COMMAND} --install ${BUILD} --component sdk --prefix ${WORK}/sdk)
 file(COPY ${WORK}/sdk/share/penstock/template DESTINATION ${WORK})
 
-# The installed package must stand on its own: no path into the tree it came from.
+# The installed package must not contain a path of the tree from which it came.
 file(GLOB_RECURSE package_files ${WORK}/sdk/*.cmake)
 foreach(file IN LISTS package_files)
   file(STRINGS ${file} lines)

@@ -1,13 +1,13 @@
-"""Run by every rank: trains the digits under every file of conf/, each scheme with an optimizer of its own.
+"""Every rank runs this: trains the digits under every file of conf/, each scheme with an optimizer of its own.
 
-    mpirun -np 3 python every_conf.py straight FOLDER   trains STEPS steps, saving in the middle; each rank's save and
+    mpirun -np 3 python every_conf.py straight FOLDER   trains STEPS steps and saves in the middle; each rank's save and
                                                         end go to FOLDER
-    mpirun -np 3 python every_conf.py resume FOLDER     goes on from the saves in new processes and compares
+    mpirun -np 3 python every_conf.py resume FOLDER     continues from the saves in new processes and compares
 
-A third word is a route, and words behind it are the files that can take it: they train on that route instead.
+The third argument may be a route. The next arguments are the files that can take this route, and they train on it.
 
-Which gradients a scheduler keeps dense follows from measured times: it is held to what it does before it has any.
-Under both, ranks compare their parameters. Rank 0 says one line per failed file; then the status is 1.
+Measured times decide which gradients some schedulers keep dense, so such a scheduler never gets measured times here.
+In both modes ranks compare their parameters. Rank 0 prints one line per failed file; then the status is 1.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SEED = 1
 
 def text_of(chosen: Recipe) -> str:
     table = toml_text.load(chosen.file)
-    if "candidates" in table["scheme"]:  # what is chosen by measured times may differ between runs
+    if "candidates" in table["scheme"]:  # measured times may choose differently in another run
         chosen = replace(chosen, changes={**chosen.changes, f"scheduler.{table['scheme']['scheduler']}.profile_steps": 100})
     return chosen.text()
 
@@ -53,7 +53,7 @@ def train(model: torch.nn.Module, optimizer: Any, task: DigitsTask, first: int, 
 
 
 def run(chosen: Recipe, task: DigitsTask, folder: Path, resume: bool) -> None:
-    """One file, straight on or from its save. AssertionError where bits differ."""
+    """One file, straight on or from its save. AssertionError if bits differ."""
     file = folder / f"{chosen.name}.rank{hvd.rank()}.pt"
     model, optimizer = build(chosen, task)
     start = fingerprint(model)
@@ -64,7 +64,7 @@ def run(chosen: Recipe, task: DigitsTask, folder: Path, resume: bool) -> None:
         train(model, optimizer, task, STEPS // 2, STEPS)
     else:
         train(model, optimizer, task, 0, STEPS // 2)
-        # state_dict() applies what a scheduler left for the next forward: parameters are read after it.
+        # state_dict() applies updates that a scheduler deferred to the next forward, so parameters are read afterwards.
         state = {**optimizer.state_dict(), **hvd.state_dict(optimizer)}
         saved = copy.deepcopy({"optimizer": state, "model": model.state_dict()})
         train(model, optimizer, task, STEPS // 2, STEPS)
@@ -92,7 +92,7 @@ def main(mode: str, folder: str, route: str = "", *names: str) -> int:
             if route:
                 chosen = replace(chosen, changes={**chosen.changes, "scheme.route": route})
             run(chosen, task, Path(folder), mode == "resume")
-        except AssertionError as error:  # all ranks compare the same values, so they go on together
+        except AssertionError as error:  # all ranks compare equal values, so they go on together
             failed.append(f"{path.name}: {error}")
         except Exception as error:
             raise RuntimeError(f"{path.name} on rank {hvd.rank()}: {error}") from error

@@ -1,6 +1,6 @@
-"""Ranks of the runtime as threads of this process, on hosts of one's choice: what the simulations are compared with.
+"""Ranks of the runtime as threads of this process, on chosen hosts, for comparison with the simulations.
 
-Takes the place of a scheme in `oracle.training.simulate`, so that model, data and optimizer are the same.
+Takes the place of a scheme in `oracle.training.simulate`, so that model, data and optimizer are equal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _hubs = itertools.count()
 
 
 class RanksInThreads:
-    """One runtime and one set of these gradients per rank; hosts[r] is the host of rank r."""
+    """One runtime and one set of gradients per rank. hosts[r] is the host of rank r."""
 
     def __init__(self, table: toml_text.Table, items: Sequence[Item], hosts: Sequence[int]) -> None:
         self.items = list(items)
@@ -47,7 +47,7 @@ class RanksInThreads:
         return [future.result() for future in [self.pool.submit(act, rank) for rank in self.ranks]]
 
     def step(self, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
-        """What every rank's optimizer sees; AssertionError where ranks differ in a bit."""
+        """The gradients for every rank's optimizer. AssertionError if ranks differ in a bit."""
         results = [{name: grad.detach().clone().contiguous() for name, grad in own.items()} for own in grads]
         self._on_all(lambda rank: self._step_of(rank, results[rank]))
         for rank in self.ranks:

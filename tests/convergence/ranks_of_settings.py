@@ -1,4 +1,5 @@
-"""Run by every rank: trains under each of settings.py; rank 0 writes the mean losses of every step as JSON to FILE."""
+"""Every rank runs this: trains under each setting of settings.py. Rank 0 writes the mean losses of every step as
+JSON to FILE."""
 
 from __future__ import annotations
 

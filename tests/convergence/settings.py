@@ -1,5 +1,6 @@
-"""What files of conf/ do not say by themselves: warm-ups, switches, narrow values, clipping, divided gradients. Each is a
-scheme and what the optimizer is given beside it; the simulation knows nothing of the latter, which must change nothing.
+"""Settings that files of conf/ do not have: warm-ups, switches, narrow values, clipping, divided gradients. Each
+setting is a scheme with arguments for the optimizer. The simulation does not know these arguments, and they must
+not change the result.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ TASK, STEPS, RANKS, SEED = "digits", 24, 4, 1
 @dataclass(frozen=True)
 class Setting:
     table: toml_text.Table
-    rate: float = 0.2  # of SGD without momentum: AdamW would hide a wrong factor
-    given: dict[str, Any] = field(default_factory=dict)  # to the runtime's optimizer
+    rate: float = 0.2  # of SGD without momentum, because AdamW would hide a wrong factor
+    given: dict[str, Any] = field(default_factory=dict)  # arguments of the runtime's optimizer
 
 
 def _with_early_switches(file: str, every: int) -> toml_text.Table:
-    """A file's switches, one every so many steps."""
+    """The switches of a file, `every` steps apart."""
     table = toml_text.load(CONF / file)
     for place, switch in enumerate(table["switch"]):
         switch["at_step"] = place * every

@@ -1,9 +1,9 @@
-"""One seed under every scheme: real ranks against the simulation of the same method.
+"""One seed under every scheme: real ranks against the simulation of each method.
 
-Thirty steps on text of the schemes that between them use every part of the runtime; sixty on digits, which take a tenth of
-the time, the other compressors. All schemes of a task run in one launch of the job; the simulations are cached under
-build/, by their code and settings. `tools/test` takes one scheme of each family, on digits; `tools/test --all`, which sets
-TEST_ALL, every scheme.
+The schemes on text (thirty steps) together use every part of the runtime. The other compressors train on digits
+(sixty steps), in a tenth of the time. All schemes of a task run in one launch. The simulations are cached under
+build/, by their code and settings. `tools/test` takes one scheme of each family, on digits. `tools/test --all`,
+which sets TEST_ALL, takes every scheme.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ IS_BRIEF = not (os.environ.get("TEST_ALL") or os.environ.get("TEST_LONG"))
 NAMES = ONE_OF_EACH_FAMILY if IS_BRIEF else KNOWN
 SEED = 1
 
-# At the end of the run. Sums in another order differ by 1e-7 at first; a selection then differs in an entry next to
-# its threshold, and training multiplies that. Thirty times what the first losses may differ is still far below the 0.1
-# to 1 by which a wrong factor, a lost residual or a missing momentum shows.
+# At the end of the run. Sums in another order differ by 1e-7 at first. A selection then differs in an entry near its
+# threshold, and training multiplies the difference. Thirty times the tolerance of the first losses is still far below
+# the 0.1 to 1 by which a wrong factor, a lost residual or a missing momentum shows.
 LAST_TOLERANCE = 0.03
 
 
@@ -76,11 +76,11 @@ def test_the_runtime_trains_like_the_simulation(name: str, real_runs: dict[str, 
     simulated = convergence.simulated(recipe(name), setting, SEED)["losses"]
     assert len(real) == len(simulated) == setting.steps
     gap = convergence.first_gap(real, simulated)
-    # A sampled threshold may send other entries near it; then single losses move a little more.
+    # A sampled threshold may send other entries near the threshold. Then single losses differ a little more.
     allowed = LAST_TOLERANCE if name in convergence.SAMPLING else convergence.FIRST_TOLERANCE
     assert gap <= allowed, f"first losses differ by {gap:.2e} of their size, expected at most {allowed:g}"
     tails = [sum(losses[-10:]) / 10 for losses in (real, simulated)]
-    # Where training has brought the loss near zero, what is left of it is the noise of single batches.
+    # When the loss is near zero, only the noise of single batches remains.
     scale = max(tails[1], simulated[0] / 4)
     tolerance = LAST_TOLERANCE * (2 if name in convergence.SAMPLING else 1)
     assert abs(tails[0] - tails[1]) <= tolerance * scale, f"last ten losses: {tails}"
@@ -92,7 +92,8 @@ def test_all_ranks_end_with_the_same_bits(name: str, real_runs: dict[str, dict])
 
 
 def test_training_over_ucx_under_torchrun_has_the_bits_of_mpi(real_runs: dict[str, dict]) -> None:
-    """On text the schemes that train it here, and with TEST_LONG every other one as well; on digits in a brief run."""
+    """On text: the schemes that train on text here, and with TEST_LONG all other schemes too. In a brief run on
+    digits."""
     setting = convergence.Setting("digits" if IS_BRIEF else "text", 4)
     own = [name for name in NAMES if setting_of(name).task == setting.task]
     others = [name for name in KNOWN if name not in own] if os.environ.get("TEST_LONG") else []
@@ -108,7 +109,7 @@ def test_training_over_ucx_under_torchrun_has_the_bits_of_mpi(real_runs: dict[st
 
 
 def test_schemes_that_compute_different_things_do_not_share_a_simulation() -> None:
-    """Those that may: dense ones, and top-k with whichever scheduler."""
+    """Two kinds of schemes may share one: dense schemes, and top-k under different schedulers."""
     setting = convergence.Setting("digits", 60)
     groups: dict[str, set[str]] = {}
     for name in KNOWN:

@@ -1,6 +1,7 @@
-"""Every file of conf/ on real ranks: equal parameters everywhere; a saved run goes on to the bit in new processes.
+"""Every file of conf/ on real ranks: equal parameters everywhere, and a saved run continues to the bit in new
+processes.
 
-On the routes hierarchical and shard the same for those files that can take them."""
+Files that can take the routes hierarchical and shard are also tested on these routes."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from quickstart_job import launch, toml_text  # noqa: E402
 from quickstart_job.recipes import CONF  # noqa: E402
 
 DEADLINE_S = 600
-RANKS = 3  # two would give equal sums in either order
+RANKS = 3  # two ranks would give equal sums in either order
 
 
 def test_a_saved_run_goes_on_to_the_bit_and_ranks_agree() -> None:
-    """Over MPI, and from its saves over UCX as well, under torchrun."""
-    with tempfile.TemporaryDirectory() as folder:  # a hundred megabytes that nobody looks at afterwards
+    """Over MPI. The saves also continue over UCX, under torchrun."""
+    with tempfile.TemporaryDirectory() as folder:  # a hundred megabytes that no later test needs
         for mode, command in (("straight", launch.command), ("resume", launch.command), ("resume", launch.command_of_torchrun)):
             line = command(RANKS, [str(HERE / "every_conf.py"), mode, folder])
             ran = subprocess.run(line, env=launch.environment(), capture_output=True, text=True, timeout=DEADLINE_S)
@@ -34,7 +35,7 @@ def test_a_saved_run_goes_on_to_the_bit_and_ranks_agree() -> None:
 
 
 def files_for(route: str, folder: Path) -> list[str]:
-    """Those of conf/ that `penstock config check` lets take the route."""
+    """The files of conf/ that `penstock config check` accepts with the route."""
     names = []
     for path in sorted(CONF.glob("*.toml")):
         table = toml_text.replaced(toml_text.load(path), {"scheme.route": route})
@@ -61,7 +62,7 @@ def test_files_that_can_take_route_shard_train_and_resume_on_it() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="hosts are made of network namespaces, which needs root")
 def test_files_that_can_take_route_hierarchical_train_and_resume_on_hosts_of_two_ranks() -> None:
-    """Over MPI on both levels, and from the saves with UCX inside the hosts."""
+    """Over MPI on both levels. The saves continue with UCX inside the hosts."""
     with tempfile.TemporaryDirectory() as folder:
         names = files_for("hierarchical", Path(folder))
         ucx_inside = Path(folder) / "ucx-inside"

@@ -1,4 +1,4 @@
-"""Routes with owners, on hosts of several sizes: the runtime's first losses are those of the simulation."""
+"""Routes with owners, on hosts of several sizes: the runtime's first losses equal the simulation's first losses."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from quickstart_job import toml_text  # noqa: E402
 from ranks_in_threads import RanksInThreads  # noqa: E402
 
 SEED, STEPS = 1, 20
-TOLERANCE = 1e-4  # relative: a sum's last bit; a wrong factor or memory shows in parts of a hundred at least
-# Where a sample gives the threshold, a last bit can decide about an entry.
+TOLERANCE = 1e-4  # relative: a sum's last bit is smaller, and a wrong factor or memory gives hundredths
+# If a sample gives the threshold, the last bit can decide about an entry.
 TOLERANCES = {"dgc": 5e-3}
 
 HOSTS = {
@@ -39,7 +39,7 @@ RATES = {"sign-sgd-majority": 1e-3, "signum": 1e-3}
 
 
 def losses(name: str, hosts: tuple[int, ...], changes: toml_text.Table) -> tuple[list[float], list[float]]:
-    """Of the runtime, and of the simulation."""
+    """The losses of the runtime, and of the simulation."""
     torch.set_num_threads(1)
     task = make_task("digits")
     table = toml_text.replaced(recipe(name).table(), changes)
@@ -70,7 +70,7 @@ FEW = ("topk-residual", "dgc", "ef-sign")
 BOTH = ("topk-residual", "dgc", "threshold", "gaussian-k", "redsync", "ef-sign", "one-bit", "sign-sgd-majority", "signum")
 SUMMED = ("s-sgd", "power-sgd", "acp-sgd")
 
-# Momentum belongs to a rank's own gradient: owners have none.
+# Momentum belongs to a rank's own gradient, so owners have no momentum.
 OWNERS = {"dgc": {"scheme.owner_memory": "residual"}, "signum": {"scheme.owner_memory": "none"}}
 
 

@@ -1,4 +1,5 @@
-"""Warm-ups, switches, narrow values, clippings and divided gradients on real ranks: what the simulation says, step by step."""
+"""Warm-ups, switches, narrow values, clippings and divided gradients on real ranks equal the simulation, step by
+step."""
 
 from __future__ import annotations
 

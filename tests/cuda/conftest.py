@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def nvcc() -> str:
-    """Where tools/gpu-check finds it too."""
+    """The path of nvcc, searched as tools/gpu-check does."""
     beside = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin/nvcc"
     found = shutil.which("nvcc") or (str(beside) if os.access(beside, os.X_OK) else None)
     if found is None:

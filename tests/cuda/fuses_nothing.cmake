@@ -1,5 +1,4 @@
-# The machine code of a plugin multiplies and adds, and never both in one instruction.
-#
+# The machine code of a plugin multiplies and adds, but never in one instruction.
 # cmake -DCUOBJDUMP=... -DPLUGIN=... -P fuses_nothing.cmake
 if(NOT CUOBJDUMP)
   message(STATUS "skipped: CUDA's cuobjdump is not installed")

@@ -18,9 +18,9 @@ BUILT = REPOSITORY / "build/fits-on-devices"
 TUNED_FOR, LATER = "sm_90", "sm_120"
 MOST_SHARED_BYTES = 48 * 1024  # without asking the driver for more
 REGISTERS = 64 * 1024  # of a multiprocessor
-USUAL_THREADS = 256  # of a kernel that names no bound
-MOST_SPILLED_BYTES = 64  # which costs only time, and is asked of the device that the kernels are tuned for
-# Where a form with momentum is folded into a product, two blocks at once are worth more.
+USUAL_THREADS = 256  # of a kernel without a bound
+MOST_SPILLED_BYTES = 64  # costs only time, and is tested for the device that the kernels are tuned for
+# In products that include the momentum, two blocks per multiprocessor are worth more spills.
 SPILLS = {"low_rank": 128}
 ANY = 1 << 32
 

@@ -32,7 +32,8 @@ ALL = ["0.1", "0.5", "0.9", "3", "idle", "no-udp"]
 
 
 class Job:
-    """One rank on each of two hosts, each with its words in a file: a cut link carries no launcher's."""
+    """One rank on each of two hosts. Each rank writes into a file, because a cut link carries no output to a
+    launcher."""
 
     def __init__(self, hosts: Hosts, transport: str, worker: str, mode: str, deadline_s: int, folder: Path) -> None:
         self.files = [folder / f"rank{rank}" for rank in (0, 1)]
@@ -40,9 +41,9 @@ class Job:
             file.touch()
         command = [worker, mode, str(deadline_s), transport]
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "MASTER_"))}
-        clean["UCX_KEEPALIVE_INTERVAL"] = "1s"  # as if the run had lasted for longer: UCX begins to ask at its first round
+        clean["UCX_KEEPALIVE_INTERVAL"] = "1s"  # as in a longer run: UCX begins its checks at the first round
         if transport == "mpi":
-            # Its own words would come over the link: each rank writes into its file.
+            # The output would come over the link, so each rank writes into its file.
             line = f'exec "$@" >>{folder}/rank$OMPI_COMM_WORLD_RANK 2>&1'
             plugins = ["-x", "PENSTOCK_PLUGIN_DIRECTORY"] if "PENSTOCK_PLUGIN_DIRECTORY" in clean else []
             start = ["mpirun", "-np", "2", "--hostfile", str(HOSTFILE), *plugins, "sh", "-c", line, "sh", *command]
@@ -60,11 +61,11 @@ class Job:
         return self.files[rank].read_text(errors="replace")
 
     def steps(self) -> int:
-        """Those that both ranks have made."""
+        """The number of steps that both ranks have completed."""
         return min(len(re.findall(r"^rank \d step", self.words(rank), re.M)) for rank in (0, 1))
 
     def wait(self, over, limit_s: float) -> float:
-        """Seconds until `over` is true. Errors: RuntimeError with what the ranks have said."""
+        """Seconds until `over` is true. Errors: RuntimeError with the output of the ranks."""
         start = time.monotonic()
         while not over():
             if time.monotonic() > start + limit_s:
@@ -83,7 +84,7 @@ def survive(job: Job, hosts: Hosts, cut_s: float) -> str:
     time.sleep(cut_s)
     made = job.steps()
     hosts.restore(1)
-    # TCP may take as long again as the link was away.
+    # TCP may need as much time again as the cut lasted.
     back_s = job.wait(lambda: job.steps() > made + 1 or job.ended(), 2 * cut_s + 10)
     job.wait(job.ended, 120)
     for rank in (0, 1):

@@ -1,7 +1,7 @@
 """The messages of the survivors when a rank dies, stops, gives up or disagrees: real processes under mpirun, or without
 mpirun over a transport that does not need it.
 
-Every case: no hang, no silent end; each survivor prints one error that names the rank. Usage:
+In every case no rank hangs or ends silently, and each survivor prints one error that names the rank. Usage:
     run_faults.py [--transport NAME] WORKER [MODE ...]
 """
 
@@ -74,12 +74,13 @@ def run(transport: str, worker: str, mode: str) -> tuple[int, str, float]:
 
 
 def stop(process: subprocess.Popen) -> None:
-    """Ends the job's own processes: its session, and the ranks, which mpirun puts into sessions of their own."""
+    """Ends the processes of the job: its session, and the ranks, because mpirun puts the ranks into their own
+    sessions."""
     children = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout.split()
     parents = dict(zip(map(int, children[::2]), map(int, children[1::2])))
     if process.poll() is None:
         for pid in [p for p, parent in parents.items() if parent == process.pid]:
-            with contextlib.suppress(ProcessLookupError):  # it may end by itself at any moment
+            with contextlib.suppress(ProcessLookupError):  # the process may end at any moment
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.2)
         if process.poll() is None:
@@ -118,7 +119,7 @@ def check(transport: str, worker: str, mode: str) -> list[str]:
 
 
 def forked(output: str) -> list[str]:
-    """A child's calls are refused with a sentence, and both children end by themselves."""
+    """A child's calls fail with an error, and both children end by themselves."""
     problems = []
     for rank in range(RANKS):
         refused = re.findall(rf"^rank {rank} refused 2: this process was forked", output, re.M)

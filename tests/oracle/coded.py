@@ -39,14 +39,14 @@ def uniform(seed: int, gradient: int, step: int, rank: int, numel: int) -> torch
 
 
 class Quantiser(Method):
-    """Elements travel one by one; with `residual`, what rounding leaves is added to the next gradient."""
+    """Elements travel one by one. With `residual`, the rounding error is added to the next gradient."""
 
     def __init__(self, items: Sequence[Item], ranks: int, residual: bool) -> None:
         super().__init__(items, ranks)
         self.residual = self.zeros() if residual else None
 
     def quantise(self, x: torch.Tensor, item: Item, step: int, rank: int) -> torch.Tensor:
-        """What x[numel] decodes to."""
+        """The decoded payload of x[numel]."""
         raise NotImplementedError
 
     def send(self, step: int, rank: int, item: Item, grad: torch.Tensor) -> torch.Tensor:
@@ -70,7 +70,7 @@ class Quantiser(Method):
 
 
 def in_blocks(x: torch.Tensor, block: int) -> list[torch.Tensor]:
-    """x in runs of `block` elements, the last one shorter; one run where block is 0."""
+    """x in runs of `block` elements, with a shorter last run. 0: one run."""
     if x.numel() == 0:
         return []
     return list(torch.split(x, block or x.numel()))
@@ -135,7 +135,8 @@ class Int8(Quantiser):
         for part in in_blocks(x, self.block):
             scale = part.abs().max()
             ratio = (part / scale if scale > 0 else torch.zeros_like(part)).to(torch.float64)
-            # A middle itself belongs to the side of zero: to the code below it where positive, above it where negative.
+            # The exact middle belongs to the side of zero: a positive middle to the code below, a negative middle to
+            # the code above.
             below = torch.searchsorted(self.middles, ratio, right=False)
             above = torch.searchsorted(self.middles, ratio, right=True)
             sent.append(self.values[torch.where(ratio < 0, above, below)] * scale)
@@ -143,7 +144,7 @@ class Int8(Quantiser):
 
 
 class Tbq(Quantiser):
-    """Strom: what has grown to the threshold sends plus or minus the threshold."""
+    """Strom: an entry that reaches the threshold sends plus or minus the threshold."""
 
     def __init__(self, items: Sequence[Item], ranks: int, residual: bool, threshold: float = 0.05) -> None:
         super().__init__(items, ranks, residual)
@@ -198,7 +199,7 @@ class Sketch(Method):
         return min(numel, math.ceil(self.columns_per_entry * kept_count(numel, self.density)))
 
     def is_sketched(self, numel: int) -> bool:
-        """Whether table and values are fewer numbers than the gradient."""
+        """True if table and values are fewer numbers than the gradient."""
         return self.rows * self.columns(numel) + kept_count(numel, self.density) < numel
 
     def chosen(self, step: int, item: Item) -> torch.Tensor:

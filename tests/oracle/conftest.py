@@ -1,4 +1,4 @@
-"""What the oracles of planners share: one process that asks the built schedulers."""
+"""Shared by the oracles of planners: one process that asks the built schedulers."""
 
 from __future__ import annotations
 

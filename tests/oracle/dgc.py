@@ -7,7 +7,7 @@ Per rank r and gradient, with momentum factor m:
     u   = m (u + g),      v = v + u + g          Nesterov
     I_r = select(|v|);    update = (1/P) sum_r v_r[I_r];    v[I_r] = 0;    with masking also u[I_r] = 0
 
-Narrow values leave in v what their rounding cut off.
+Narrow values leave their rounding error in v.
 
 Dense gradients (1-D by default) are averaged first and get their momentum afterwards, equal on all ranks:
     g = clip((1/P) sum_r g_r);  u = m u + g, update = u;  or  u = m (u + g), update = u + g.
@@ -31,12 +31,12 @@ SamplingStart = Callable[[int, int, int, int], int]  # (seed, step, gradient, st
 
 @dataclass(frozen=True)
 class Geometry:
-    """How many entries are sent and how the threshold is sampled."""
+    """The number of sent entries, and the sampling of the threshold."""
 
     numel: int
     kept: int  # k
     stride: int
-    samples: int  # N_s; numel means: look at everything
+    samples: int  # N_s; numel means: all entries
     sampled_kept: int  # k_s
 
 
@@ -65,12 +65,13 @@ def sampling_start(seed: int, step: int, gradient: int, stride: int) -> int:
 def select(
     values: torch.Tensor, shape: Geometry, start: int, upper: float = 1.3, lower: float = 0.8, rounds: int = 10
 ) -> torch.Tensor:
-    """Ascending positions of at most k entries: those at or above the sampled threshold, cut to the k largest.
+    """Ascending positions of at most k entries: entries at or above the sampled threshold, cut to the k largest.
 
-    While fewer than lower * k pass, the threshold falls by that factor, at most `rounds` times. Above k the k largest
-    are taken among those that passed (hierarchical selection), which are then the k largest of all.
+    While fewer than lower * k pass, the threshold falls by that factor, at most `rounds` times. If more than k
+    pass, the k largest of the passed entries are taken (hierarchical selection). These are the k largest of all
+    entries.
     """
-    del upper  # the published band only decides between two ways to cut to k; by magnitude both give the same set
+    del upper  # the published band only decides between two ways to cut to k; by magnitude both give one set
     magnitude = values.abs()
     everything = shape.samples == shape.numel
     sample = magnitude if everything else magnitude[start :: shape.stride]
@@ -118,7 +119,7 @@ def clipped(grad: torch.Tensor, norm: float, options: DgcOptions) -> torch.Tenso
 
 
 class Dgc(Method):
-    """The compressed gradients of DGC."""
+    """Applies DGC to the compressed gradients."""
 
     def __init__(
         self, items: Sequence[Item], ranks: int, options: DgcOptions, start: SamplingStart = sampling_start
@@ -170,7 +171,7 @@ def accumulate(u: torch.Tensor, v: torch.Tensor, grad: torch.Tensor, options: Dg
 
 
 class DenseWithMomentum(Method):
-    """The dense gradients of DGC: averaged, clipped, and given their momentum afterwards."""
+    """Averages the dense gradients, clips the average, and then applies the momentum."""
 
     def __init__(self, items: Sequence[Item], ranks: int, options: DgcOptions) -> None:
         super().__init__(items, ranks)

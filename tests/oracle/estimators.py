@@ -30,7 +30,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "thresholds.md"
 
 
 def draws(name: str, generator: torch.Generator) -> torch.Tensor:
-    """Independent entries; sparse: Laplace with nine of ten exactly zero."""
+    """Independent entries. sparse: Laplace with nine of ten entries exactly zero."""
     normal = torch.randn(NUMEL, generator=generator)
     uniform = torch.rand(NUMEL, generator=generator).clamp(min=1e-7)
     laplace = -uniform.log() * normal.sign()

@@ -40,7 +40,7 @@ def orthogonalise(factor: torch.Tensor) -> torch.Tensor:
 
 
 class _LowRank(Method):
-    """Matrices, their error E_r and factors; the rest is averaged densely."""
+    """Matrices, their error E_r and factors. The other gradients are averaged densely."""
 
     def __init__(
         self, items: Sequence[Item], ranks: int, rank: int, minimum_compression_rate: float, seed: int, value_type: str
@@ -60,7 +60,7 @@ class _LowRank(Method):
         return min(self.max_rank, item.rows, item.cols)
 
     def _worth(self, item: Item, rate: float) -> bool:
-        """Factored iff it has two dimensions and (n + m) r * rate < n m; a rate of 0 always is."""
+        """Factored if the gradient has at least two dimensions and (n + m) r * rate < n m."""
         if len(item.shape) < 2 or item.numel == 0:
             return False
         return (item.rows + item.cols) * self.width(item) * rate < item.numel

@@ -8,10 +8,10 @@ For one bucket, positions counted over its concatenated items:
     otherwise: the result keeps |s| >= theta; then theta /= adjust if fewer than 2K/3 were kept, *= adjust above 4K/3;
     theta is computed exactly in the next step, too, after more than 2K were kept or while it is 0
     update = (1/P) s[kept]
-    e_r = x_r - S_r[kept]: what the owner refused goes back to its sender
+    e_r = x_r - S_r[kept]: entries that the owner refused go back to their sender
 
-With K >= number of elements nothing is refused. Regions decide who adds up what, and so the traffic, never the result:
-they are simulated to say how the load is spread.
+With K >= number of elements nothing is refused. Regions decide which rank adds an entry, and so the traffic, but
+never the result. They are simulated to show how the load is spread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .top_k import TopK, concatenated, separated
 
 
 def equal_count_splits(positions: torch.Tensor, ranks: int, numel: int) -> list[int]:
-    """The P-1 positions that cut an ascending list into P parts of equal count; an empty list cuts evenly."""
+    """The P-1 positions that cut an ascending list into P parts of equal count. An empty list is cut evenly."""
     count = positions.numel()
     if count == 0:
         return [numel * part // ranks for part in range(1, ranks)]
@@ -61,7 +61,7 @@ class OkTopK(TopK):
         return [int(torch.count_nonzero(sent[a:b])) for a, b in zip(edges, edges[1:])]
 
     def _survivors(self, step: int, total: torch.Tensor) -> torch.Tensor:
-        """Mask of the sums that the owners let through; moves theta."""
+        """Mask of the sums that the owners keep. Updates theta."""
         nonzero = total != 0
         if self.capacity >= self.numel:
             return nonzero

@@ -1,5 +1,6 @@
-"""The machine that a plan runs on, moment by moment: backward makes gradients ready; an engine does one thing at a time, decodes
-what has arrived before it encodes, and the earlier bucket first; a link carries the buckets in order."""
+"""The machine that runs a plan, moment by moment: backward makes gradients ready. An engine does one thing at a
+time, decodes arrived buckets before it encodes, and takes the earlier bucket first. A link carries the buckets in
+order."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ class Bucket:
 
 
 def run_backward(buckets: list[Bucket], decodes: bool) -> float:
-    """When the engine has nothing left to do and the link is free."""
+    """The time at which the engine has no more work and the link is free."""
     now = free = 0.0
-    arrives: list[float] = []  # of the first buckets, whose turn on the link is known
+    arrives: list[float] = []  # arrival times of the first buckets, whose place on the link is known
     encoded: dict[int, float] = {}
     n_decoded = 0
     while len(encoded) < len(buckets) or (decodes and n_decoded < len(buckets)):

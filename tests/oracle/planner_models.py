@@ -1,7 +1,6 @@
-"""Random models for the oracles of planners.
-
-Every time is a multiple of 1/8 and every number small, so that sums and products in double precision are exact: the
-order of additions does not matter, and ties, which are made often, are ties for everyone.
+"""Random models for the oracles of planners. Every time is a multiple of 1/8 and every number is small, so that sums
+and products in double precision are exact. So the order of additions does not matter, and ties, which are made
+often, are ties for every implementation.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ BROKEN = (-1.0, float("nan"), float("inf"), float("-inf"))
 
 
 def eighths(draw: random.Random, most: int) -> float:
-    """Up to `most`, often whole, sometimes zero, now and then no time at all."""
+    """Up to `most`, often whole, sometimes zero, sometimes an invalid time."""
     kind = draw.random()
     if kind < 0.04:
         return draw.choice(BROKEN)
@@ -25,7 +24,7 @@ def eighths(draw: random.Random, most: int) -> float:
 
 
 def candidate(draw: random.Random, numel: int, period: int, calm: bool) -> Candidate:
-    """Calm: sent as it is in every phase, which is what most of a model does."""
+    """Calm: sent dense in every phase, as most gradients of a model."""
     sizes = [4 * numel if calm else draw.choice((0, 1, 8, 4 * numel, numel // 2)) for _ in range(period)]
     return Candidate(
         phase_bytes=sizes,
@@ -53,7 +52,7 @@ def gradients(draw: random.Random, n: int, period: int, candidates: int) -> list
 
 
 def set_ready_times(draw: random.Random, model: Model, order: list[int]) -> None:
-    """Rising in the agreed order, with equal neighbours, and here and there a time that runs backwards or is none."""
+    """Ascending in the agreed order, with equal neighbours, and sometimes a time that runs backwards or is invalid."""
     gap = draw.choice((2, 20, 100))
     now = eighths(draw, gap) if draw.random() < 0.5 else 0.0
     now = now if now >= 0 and now < float("inf") else 0.0
@@ -65,7 +64,8 @@ def set_ready_times(draw: random.Random, model: Model, order: list[int]) -> None
 
 
 def random_model(draw: random.Random, most_gradients: int = 16, candidates: int = 1) -> Model:
-    """Any model a planner may meet: one gradient or many, two phases, broken links, nothing measured, given buckets."""
+    """Any model that a planner may get: one gradient or many, two phases, broken links, no measurements, given
+    buckets."""
     n = draw.choice((1, 2, 3, draw.randint(1, most_gradients), most_gradients))
     period = draw.choice((1, 1, 2))
     model = Model(gradients(draw, n, period, candidates), world=draw.randint(1, 9), period=period)
@@ -84,8 +84,8 @@ def random_model(draw: random.Random, most_gradients: int = 16, candidates: int 
 
 
 def measured_model(source: random.Random, most_gradients: int, two_candidates: bool = False) -> Model:
-    """A model whose compressors have one line each, as the runtime measures them, now and then an absurd one. With two
-    candidates gradients that are compressed may be sent as they are instead."""
+    """A model whose compressors have one line of costs each, as the runtime measures them, and sometimes an absurd
+    value. With two candidates, compressed gradients may also be sent dense."""
 
     def rounded(most: int) -> float:
         return source.randint(0, 8 * most) / 8

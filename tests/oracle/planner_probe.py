@@ -1,4 +1,5 @@
-"""Plans of the built schedulers, for oracles to compare with: models as plain values, and one process that plans them.
+"""Plans of the built schedulers, for comparison with oracles: models as plain values, and one process that makes
+plans.
 
     probe = PlannerProbe()                                   # or the fixture `probe`
     plan = probe.plan("fgbuff", Model([dense("a", 25, ready_us=10.0)], links=[Link(50.0, 0.5)], flags=MEASURED))
@@ -104,7 +105,7 @@ class Plan:
     messages: list[list[int]]
     explanation: list[str]
     exposed_us: float  # the forecast of planning::timeline, not of an oracle
-    decisions: list[int]  # one for each measurement that was shown: 1 for a new plan
+    decisions: list[int]  # one for each measurement that was given: 1 for a new plan
 
     def of_phase(self, phase: int = 0) -> list[Bucket]:
         return [bucket for bucket in self.buckets if bucket.phase == phase]

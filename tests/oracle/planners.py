@@ -1,7 +1,6 @@
-"""The schedulers' rules in plain loops, from the mathematics: after each merge all times are computed anew.
-
-Each function gives the buckets of one phase. Times that a model carries are microseconds, published ones seconds.
-Where a decision hangs on rounding, the published rules raise Undecided: such a model tells nothing.
+"""The schedulers' rules in plain loops, from the mathematics: after each merge all times are computed anew. Each
+function returns the buckets of one phase. Times of a model are microseconds, published times are seconds. If a
+decision depends on rounding, the published rules raise Undecided, because such a model tests nothing.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from .planner_probe import MEASURED, Model
 
 Group = Sequence[int]  # of positions in order of readiness, or of gradients
 
-# Relative error that two orders of the same few additions may differ by, with room.
+# Relative error between two orders of a few additions, with a margin.
 ROUNDING = 1e-10
 
 
 class Undecided(Exception):
-    """Two sides of a comparison are equal but for rounding."""
+    """Two sides of a comparison are equal except for rounding."""
 
 
 def less(a: float, b: float, scale: float, exact: bool) -> bool:
-    """Whether a < b, where both are sums of numbers up to `scale`."""
+    """True if a < b. Both are sums of numbers up to `scale`."""
     if not exact and abs(a - b) <= ROUNDING * scale:
         raise Undecided
     return a < b
@@ -41,8 +40,8 @@ def syncea(model: Model, phase: int) -> Buckets:
 
 
 def mgwfbp_groups(ready: Sequence[float], exchange: Callable[[Group], float], alpha: float, exact: bool) -> Groups:
-    """Group i is merged into the next where its message would still run when that one is ready, and either would not
-    have started by then or the wait is shorter than alpha."""
+    """Merges group i into the next group if the message of i would still run when the next group is ready, and if
+    the message either would not have started by then, or the wait is shorter than alpha."""
 
     def merges(groups: Groups, i: int) -> bool:
         start = end = 0.0
@@ -51,7 +50,7 @@ def mgwfbp_groups(ready: Sequence[float], exchange: Callable[[Group], float], al
             end = start + exchange(group)
         arrives = ready[groups[i + 1][-1]]
         scale = max(end, arrives, alpha)
-        # start > arrives or arrives - start < alpha; where alpha is positive the second contains the first.
+        # start > arrives or arrives - start < alpha. If alpha is positive, the second condition contains the first.
         pays = less(arrives, start, scale, exact) if alpha == 0 else less(arrives, start + alpha, scale, exact)
         return pays and less(arrives, end, scale, exact)
 
@@ -71,7 +70,7 @@ def mgwfbp_planned(model: Model, phase: int) -> Buckets:
 
 Line = tuple[float, float]  # start-up in seconds, seconds per byte
 
-# 2 to 16 ranks are the release's, 32 and 64 those of FGBuff's, a fork of it.
+# The lines for 2 to 16 ranks are from the release, for 32 and 64 ranks from FGBuff, a fork of the release.
 _MGWFBP_2_AND_4 = {2: (2.554691138304671e-06, 9.837548167872609e-11), 4: (4.204298980348825e-05, 2.0589360830118177e-10)}
 MGWFBP_LINES: dict[str, dict[int, Line]] = {
     "10GbE": _MGWFBP_2_AND_4 | {
@@ -114,7 +113,7 @@ def mgwfbp_published(model: Model, phase: int, network: str, backward_s: float) 
 
 def omgs_groups(ready: Sequence[float], selection: Callable[[Group], float], exchange: Callable[[Group], float],
                 exact: bool, first_apart: bool = False) -> Groups:
-    """Group i is merged into the next where that lets its message wait for less than it saves. Backward of a group
+    """Merges group i into the next group if its message then waits for less time than it saves. Backward of a group
     begins when the group before it is sparsified. With `first_apart` the first gradient stays a group of its own."""
 
     def backward(group: Group) -> float:
@@ -154,7 +153,7 @@ OMGS_LARGE: dict[int, Line] = {2: (4.4e-3, 5.8e-9), 4: (5.6e-3, 7.4e-9), 8: (7.6
 
 
 def omgs_published(model: Model, phase: int, backward_s: float, selection_s: float, density: float, table: str) -> Buckets:
-    """As released: the first gradient counts as a group of its own, and then goes with the second group."""
+    """As in the released code: the first gradient counts as a group, and then travels with the second group."""
     part = costs.taking_part(model, phase)
 
     def elements(group: Group) -> int:
@@ -181,8 +180,9 @@ def omgs_published(model: Model, phase: int, backward_s: float, selection_s: flo
 
 
 def fgbuff_planned(model: Model, phase: int, first_count: int) -> Buckets:
-    """The first bucket saves start-ups worth the wait for it; each further one fills while the one before is sent; what
-    backward cannot hide goes together."""
+    """The first bucket is the shortest whose saved start-up times cover the wait for its last gradient. Each later
+    bucket fills while the bucket before it is sent. When the link is busy beyond the end of backward, the
+    remaining gradients travel together."""
     part = costs.taking_part(model, phase)
     ready = costs.ready_times(model, part)
     n = len(part)
@@ -214,7 +214,7 @@ def fgbuff_planned(model: Model, phase: int, first_count: int) -> Buckets:
 
 
 def horovod(model: Model, phase: int, threshold_bytes: int, cycle_ms: float) -> Buckets:
-    """Gradients of one cycle, whose payloads fit below the threshold; one cycle as long as nothing is measured."""
+    """Gradients of one cycle whose payloads fit below the threshold. Without measurements there is one cycle."""
     if costs.are_given(model):
         return costs.given(model, phase)
     members = costs.taking_part(model, phase)

@@ -47,7 +47,7 @@ def _splitmix64_array(z: np.ndarray) -> np.ndarray:
 
 
 def stream_base(seed: int, gradient: int, stream: int) -> int:
-    """Where the counter of (seed, gradient, stream) starts."""
+    """The first counter of (seed, gradient, stream)."""
     return splitmix64((seed ^ splitmix64((gradient * GOLDEN + stream) & MASK)) & MASK)
 
 

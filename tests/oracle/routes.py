@@ -1,6 +1,6 @@
 """Routes on which each element has an owner: which rank sums and compresses it, and where the memory is.
 
-A part is an owned range of a gradient, and the simulated methods see a part as a gradient of its own. With P ranks:
+A part is an owned range of a gradient. The simulated methods treat a part as a gradient. With P ranks:
 
     hierarchical   host h:   s_h = sum over its ranks of g_r
                    owners:   a method among hosts, of s_h;  result = sum of the sent values of all hosts / P

@@ -1,4 +1,4 @@
-"""From a scheme file, parsed with tomllib, to a simulation of it: the oracle shares no parser with the core."""
+"""Makes the simulation of a scheme file that tomllib has parsed. The oracle and the core have different parsers."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def buckets(items: Sequence[Item], limit_bytes: int) -> list[list[Item]]:
 
 
 def _within(value: int, wanted: int | Table) -> bool:
-    """A rule's range: an integer, or { min = , max = }."""
+    """True if a value is in a rule's range: an integer, or { min = , max = }."""
     if isinstance(wanted, int):
         return value == wanted
     return wanted.get("min", 0) <= value <= wanted.get("max", value)
@@ -107,7 +107,7 @@ class Choice:
 
 
 def _instance(table: Table, rule: Table, kind: str) -> Table:
-    """Options of the instance that serves `kind`, the rule's on top of the file's."""
+    """Options of the instance for `kind`. The options of the rule replace the options of the file."""
     name = rule.get(kind, table.get("scheme", {}).get(kind, "none"))
     options = {"plugin": name} | table.get(kind, {}).get(name, {})
     return options | rule.get("options", {}).get(kind, {}).get(name, {})
@@ -136,7 +136,7 @@ def _same(*names: str) -> dict[str, str]:
 
 def _dgc_options(choice: Choice, seed: int) -> DgcOptions:
     names = _same("momentum", "nesterov", "clipping", "clip") | {"momentum_masking": "masking"}
-    # A plain residual is the velocity of gradients without momentum.
+    # A plain residual is a velocity without momentum.
     memory = {"momentum": 0.0} | _options(choice.memory, {}) if choice.memory["plugin"] == "residual" else _options(choice.memory, names)
     if choice.compressor["plugin"] != "dgc":
         return DgcOptions(seed=seed, **memory)
@@ -145,7 +145,8 @@ def _dgc_options(choice: Choice, seed: int) -> DgcOptions:
 
 
 def _coded(choice: Choice, items: list[Item], ranks: int, seed: int) -> Method:
-    """Methods that send codes of few bits, with a plain residual or none; and the count sketch, which needs one."""
+    """Methods that send codes of few bits, with a plain residual or without a memory, and the count sketch, which
+    needs a residual."""
     name, memory = choice.compressor["plugin"], choice.memory["plugin"]
     if memory not in ("none", "residual") or (name == "sketch" and memory == "none"):
         raise ValueError(f"{name} goes with memory {memory!r}, which this oracle does not simulate")
@@ -165,7 +166,7 @@ def _coded(choice: Choice, items: list[Item], ranks: int, seed: int) -> Method:
 
 
 def _sparse_more(choice: Choice, items: list[Item], ranks: int, seed: int) -> Method:
-    """Random-k, chunks and ADTopk, with a plain residual or none."""
+    """Random-k, chunks and ADTopk, with a plain residual or without a memory."""
     memory = choice.memory
     if memory["plugin"] not in ("none", "residual") or memory.get("beta", 1.0) != 1.0 or memory.get("gamma", 1.0) != 1.0:
         raise ValueError(f"the memory is {dict(memory)}, which this oracle does not simulate; a plain residual or none")
@@ -191,7 +192,7 @@ def _shifted(choice: Choice, items: list[Item], ranks: int, seed: int) -> Method
 
 
 def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: int) -> list[Method]:
-    """The methods that serve `items`, one for each bucket where the bucket matters."""
+    """The methods for `items`: one method for each bucket, if the method depends on buckets."""
     name = choice.compressor["plugin"]
     if choice.memory["plugin"] in ("ef21", "diana"):
         return [_shifted(choice, items, ranks, seed)]
@@ -245,10 +246,10 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
     return [OkTopK(bucket, ranks, **options) for bucket in cuts]
 
 
-# Elements at which a gradient may be cut; a compressor that is not named here sends gradients whole.
+# A gradient may be cut at multiples of these numbers of elements. Other compressors send whole gradients.
 ALIGNMENTS = {"none": 1, "fp16": 1, "bf16": 1, "topk": 1, "threshold": 1, "signsgd": 64, "signum": 64}
 
-# Compressors whose payloads the transport adds up: on `shard` they travel as on `flat`.
+# Compressors whose payloads the transport adds. On `shard` their gradients travel as on `flat`.
 SUMMED = {"none", "fp16", "bf16", "powersgd", "acpsgd", "powersgd-alternating", "randomk", "chunktopk", "sketch"}
 
 VOTES = {"signsgd", "signum"}
@@ -264,7 +265,7 @@ def _alignment(choice: Choice, item: Item) -> int:
 
 
 def _routed(table: Table, choice: Choice, own: list[Part], hosts: Sequence[int], seed: int) -> list[Method]:
-    """The methods that serve these parts on the route of the file."""
+    """The methods for these parts on the route of the file."""
     name = choice.compressor["plugin"]
 
     def make(by: Choice) -> Callable[[list[Item], int], list[Method]]:
@@ -323,7 +324,7 @@ def _stages(table: Table, items: Sequence[Item], hosts: Sequence[int], seed: int
 def make_scheme(
     table: Table, items: Sequence[Item], ranks: int, seed: int = 1, hosts: Sequence[int] | None = None
 ) -> Scheme:
-    """The simulation of a parsed scheme file for these gradients. hosts[r] is the host of rank r; none given: one."""
+    """The simulation of a parsed scheme file for these gradients. hosts[r] is the host of rank r. Default: one host."""
     where = [0] * ranks if hosts is None else hosts
     if "switch" in table:
         return SwitchingScheme(_stages(table, items, where, seed))

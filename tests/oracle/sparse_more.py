@@ -1,4 +1,4 @@
-"""Sparse methods whose positions are drawn, agreed on or taken row by row, and alternating Power-SGD.
+"""Sparse methods with drawn or agreed positions or with positions per row, and alternating Power-SGD.
 
 Work of rank r is x_r = e_r + g_r, and e_r is its unsent part; without a memory e_r stays zero.
 """
@@ -34,7 +34,7 @@ def words(seed: int, gradient: int, stream: int, first: int, count: int) -> np.n
 
 
 def drawn_positions(n: int, k: int, seed: int, gradient: int, step: int) -> torch.Tensor:
-    """One position of each of k strata of a ring of n entries that starts at a random place."""
+    """One position in each of k strata of a ring of n entries. The first stratum starts at a random place."""
     stream = STREAM_SELECTION + STREAMS_PER_STEP * (step + 1)
     drawn = words(seed, gradient, stream, 0, k + 1)
     start = (int(drawn[k]) * n) >> 32
@@ -180,7 +180,7 @@ class _Reuse:
 
 
 class AdTopK(_Sparse):
-    """ADTopk (HPDC 2024): the largest along axis 1 for every index of the other axes.
+    """ADTopk (HPDC 2024): the largest entries along axis 1 for every index of the other axes.
 
     plain: in every step. interleaved: in even steps; in odd steps the largest of the whole. threshold: like interleaved,
     but in odd steps after the warm-up all entries that reach the last exact threshold, while this threshold is valid.
@@ -247,7 +247,7 @@ class AdTopK(_Sparse):
 
 
 class AlternatingPowerSgd(_LowRank):
-    """Power-SGD as its authors' package has it: one factor per step, the right one first.
+    """Power-SGD as in the package of its authors: one factor per step, first the right factor.
 
         even steps:  P = orth(P);  Q_r = t(X_r^T P);  Q = t(sum_r Q_r);  E_r = X_r - P Q_r^T
         odd steps:   Q = orth(Q);  P_r = t(X_r Q);    P = t(sum_r P_r);  E_r = X_r - P_r Q^T

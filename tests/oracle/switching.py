@@ -27,7 +27,7 @@ from .sparse_more import AdTopK
 from .threshold import Steered
 
 WITH_MOMENTUM = ("dgc", "momentum")
-_STATEFUL = (OkTopK, AdTopK, _LowRank)  # compressors whose own state a change of options would carry over
+_STATEFUL = (OkTopK, AdTopK, _LowRank)  # compressors with their own state, which a change of options would carry over
 
 
 @dataclass(frozen=True)

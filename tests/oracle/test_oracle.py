@@ -119,7 +119,7 @@ def test_dgc_at_density_one_is_momentum_sgd_or_with_masking_plain_sgd() -> None:
 
 
 def test_dgc_velocity_keeps_what_momentum_made_of_the_gradients() -> None:
-    """Without masking, sum sent + v = sum over steps of u, whatever was selected."""
+    """Without masking, sum sent + v = sum over steps of u, for any selection."""
     method = Dgc(ITEMS, 1, DgcOptions(density=0.05, masking=False))
     u = {i.name: torch.zeros(i.numel) for i in ITEMS}
     total = {i.name: torch.zeros(i.numel) for i in ITEMS}
@@ -135,7 +135,8 @@ def test_dgc_velocity_keeps_what_momentum_made_of_the_gradients() -> None:
 
 
 def test_weight_decay_beside_dgc_is_as_strong_as_with_momentum_when_divided_by_one_minus_it() -> None:
-    """The authors' optimizer has the momentum and applies it to the decay; beside the memory the optimizer has none."""
+    """The authors' optimizer has the momentum and applies it to the decay. An optimizer beside the memory has no
+    momentum."""
     item, m, decay = [Item("w", 0, (5, 40))], 0.9, 0.01
 
     def shrinkage(weight_decay: float, momentum: float) -> float:

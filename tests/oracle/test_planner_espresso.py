@@ -127,7 +127,7 @@ def test_its_forecast_is_the_machines_and_one_way_for_all_is_never_shorter(probe
                 ])  # fmt: skip
         least_dense = min(ways[1, route] for route in in_world)
         assert abs(float(dense) - least_dense) <= 1e-4 * (1 + least_dense)
-        # With a compressor for the large ones the small ones keep the best dense route, which may be another one.
+        # If large gradients have a compressor, small gradients keep the best dense route, which may be another route.
         assert found <= least_dense * (1 + 1e-9)
         if small == 0:
             assert found <= min(ways.values()) * (1 + 1e-6) + 1e-6

@@ -1,4 +1,4 @@
-"""HiPress's decisions tried in full, gradient by gradient, and the plans they give on the machine."""
+"""HiPress's decisions compared with all possible decisions, gradient by gradient, and the plans on the machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Piece = tuple[int, int, int, int]  # gradient, first, number of elements, choice
 
 
 def pipeline(model: Model, number: int, choice: int, parts: int) -> float:
-    """Each part is encoded, sent, decoded; one is on its way while the engine works on others."""
+    """Each part is encoded, sent and decoded. A part travels while the engine works on other parts."""
     gradient = model.gradients[number]
     candidate = gradient.candidates[choice]
     total = 0.0
@@ -28,7 +28,7 @@ def pipeline(model: Model, number: int, choice: int, parts: int) -> float:
             amount *= max(1.0, model.world / 2)
         exchange = costs.message(model, amount) + (candidate.n_rounds - 1) * costs.startup(model)
         engine = link = 0.0
-        engine += encode  # the first part has nobody to wait for, the last nobody to follow
+        engine += encode  # the first part waits for no other part, and no part follows the last
         link = engine + exchange
         slower = max(encode + decode, exchange)
         for _ in range(parts - 1):
@@ -43,7 +43,7 @@ def units(model: Model, number: int, choice: int) -> int:
 
 
 def decided(model: Model, number: int, choices: list[int], most: int) -> tuple[int, int]:
-    """Of equals dense before compressed and fewer parts before more."""
+    """If costs are equal, dense comes before compressed, and fewer parts before more parts."""
     ways = [
         (pipeline(model, number, choice, parts), -choice, parts)
         for choice in choices
@@ -57,7 +57,7 @@ def decided(model: Model, number: int, choices: list[int], most: int) -> tuple[i
 
 
 def cut(model: Model, number: int, choice: int, parts: int) -> list[Piece]:
-    """Parts whose numbers of units differ by one at most, the larger ones first."""
+    """Parts whose numbers of units differ by at most one, with the larger parts first."""
     gradient = model.gradients[number]
     unit = gradient.candidates[choice].part_alignment or gradient.numel
     pieces: list[Piece] = []

@@ -1,9 +1,9 @@
-"""The scheduler that searches against all cuts of few gradients, and against many random cuts of more.
+"""The scheduler that searches against all cuts of few gradients, and against many random cuts of many gradients.
 
-What a cut exposes is computed here from the rules of the machine alone, moment by moment: backward makes gradients ready; an
-engine does one thing at a time, decodes what has arrived before it encodes, and the earlier bucket first; a link carries the
-buckets in order. On route split the second half of each exchange, and decoding, come in the next forward, from the last
-bucket to the first.
+The exposed time of a cut is computed here from the rules of the machine alone, moment by moment: backward makes
+gradients ready. An engine does one thing at a time, decodes arrived buckets before it encodes, and takes the earlier
+bucket first. A link carries the buckets in order. On route split the second half of each exchange, and decoding,
+come in the next forward, from the last bucket to the first.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def exposed(model: Model, cut: list[list[int]], phase: int) -> float:
 
 
 def cut_after(members: list[int], places: set[int]) -> list[list[int]]:
-    """Runs of members; one begins at each of `places`."""
+    """Runs of members. A run begins at each of `places`."""
     cut: list[list[int]] = []
     for place, number in enumerate(members):
         if place == 0 or place in places:
@@ -70,7 +70,7 @@ def set_forward_times(source: random.Random, model: Model) -> None:
 
 
 def next_model(source: random.Random, most: int, routes: list[int]) -> Model:
-    """Mostly models as they are measured, some of the wildest; ready times may run backwards."""
+    """Mostly models as the runtime measures them, some very unusual. Ready times may run backwards."""
     model = measured_model(source, most) if source.random() < 0.7 else random_model(source, most)
     model.order = model.order or list(reversed(range(len(model.gradients))))
     if source.random() < 0.6:

@@ -1,4 +1,4 @@
-"""ADTopk's partial sparsification against every threshold tried in full."""
+"""ADTopk's partial sparsification compared with every threshold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def time_of(model: Model, bucket: list[int], choices: list[int]) -> float:
 
 
 def is_measured(model: Model) -> bool:
-    """A negative, infinite or missing fixed part says that the candidate never ran."""
+    """A negative, infinite or missing fixed part means that the candidate never ran."""
     choosers = [g for g in model.gradients if len(g.candidates) > 1]
     return bool(choosers) and all(
         0 <= fixed < float("inf")
@@ -30,7 +30,8 @@ def is_measured(model: Model) -> bool:
 
 
 def best_choices(model: Model, bucket: list[int], within_budget: bool) -> list[int]:
-    """Dense are those that can be and have at most v elements, for the v that costs least; the smallest such v."""
+    """A gradient is sent dense if it has a dense candidate and at most v elements. Finds the v of least cost, and
+    of equal costs the smallest v."""
 
     def sent(number: int, choice: int) -> int:
         return sum(model.gradients[number].candidates[choice].phase_bytes)
@@ -75,7 +76,7 @@ def test_the_choice_is_that_of_all_thresholds_tried(probe: PlannerProbe) -> None
 
 
 def test_what_never_ran_is_probed(probe: PlannerProbe) -> None:
-    """Whatever is measured so far, two rounds of probing run every candidate."""
+    """For any present measurements, two rounds of probing run every candidate."""
     source = random.Random(22)
     for _ in range(300):
         model = measured_model(source, 30, two_candidates=True)

@@ -1,4 +1,4 @@
-"""RGMerge's planner against all cuts of few gradients, and against many random cuts of more."""
+"""RGMerge's planner against all cuts of few gradients, and against many random cuts of many gradients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from .planner_probe import Model, PlannerProbe
 
 
 def end_of(model: Model, buckets: list[list[int]], phase: int, caution: float) -> float:
-    """When the last bucket is decoded: one engine encodes, one link carries, bucket after bucket."""
+    """The time when the last bucket is decoded. One engine encodes and one link carries, bucket after
+    bucket."""
     members = costs.taking_part(model, phase)
     ready = dict(zip(members, costs.ready_times(model, members), strict=True))
     engine = link = decode = 0.0
@@ -23,7 +24,7 @@ def end_of(model: Model, buckets: list[list[int]], phase: int, caution: float) -
 
 
 def cut(members: list[int], ends: set[int]) -> list[list[int]]:
-    """Runs of members; a number in `ends` closes the run before it."""
+    """Runs of members. A number in `ends` ends the run before it."""
     buckets: list[list[int]] = []
     for place, number in enumerate(members):
         if place == 0 or place in ends:

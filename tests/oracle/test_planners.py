@@ -19,7 +19,7 @@ N_MODELS = 1500
 
 
 def measured_rule(model: Model, phase: int, count: int, rule: Callable[[], costs.Buckets]) -> costs.Buckets:
-    """What surrounds each rule that plans from measured times."""
+    """The common conditions of rules that plan from measured times."""
     if costs.are_given(model):
         return costs.given(model, phase)
     return rule() if model.flags & MEASURED else costs.by_count(model, phase, count)
@@ -27,7 +27,7 @@ def measured_rule(model: Model, phase: int, count: int, rule: Callable[[], costs
 
 def expect_plan(probe: PlannerProbe, scheduler: str, model: Model, oracle: Callable[[Model, int], costs.Buckets],
                 launch: int = READY, **options: bool | int | float | str) -> list[int]:
-    """Compares all phases; gives the sizes of the buckets."""
+    """Compares all phases. Returns the sizes of the buckets."""
     expected = [oracle(model, phase) for phase in range(model.period)]
     plan = probe.plan(scheduler, model, **options)
     assert [plan.gradients(phase) for phase in range(model.period)] == expected, model
@@ -39,7 +39,7 @@ def expect_plan(probe: PlannerProbe, scheduler: str, model: Model, oracle: Calla
 
 
 def expect_variety(sizes: list[int]) -> None:
-    """Models of which all end in one bucket, or all in single gradients, would test little."""
+    """Models that all end in one bucket, or all in single gradients, would test little."""
     counts = collections.Counter(sizes)
     alone = counts[1] / len(sizes)
     assert 0.2 < alone < 0.9, f"{alone:.0%} of the buckets hold one gradient"
@@ -106,13 +106,13 @@ def test_horovod_joins_what_is_ready_in_a_cycle(probe: PlannerProbe) -> None:
 
 
 def large_model(draw: random.Random) -> Model:
-    """Layers of sizes that occur, so that published seconds and bytes meet decisions that go either way."""
+    """Layers of usual sizes, so that decisions by published seconds and bytes go either way."""
     sizes = [draw.choice((64, 512, 2048, 36_864, 589_824, 2_359_296, draw.randrange(1, 5_000_000)))
              for _ in range(draw.randint(1, 24))]
     model = Model([dense(f"g{i}", size) for i, size in enumerate(sizes)])
     model.world = draw.choice((1, 2, 3, 8, 16, 24, 64, 90))
     for gradient in model.gradients:
-        gradient.ready_us = draw.random()  # not to be looked at
+        gradient.ready_us = draw.random()  # the rule must ignore it
     model.links = [Link(draw.random(), draw.random())]
     model.flags = draw.choice((0, MEASURED, MEASURED | GIVEN_BUCKETS))
     return model

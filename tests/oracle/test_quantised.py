@@ -49,11 +49,12 @@ def test_expectations_are_the_input(name: str) -> None:
     send = {"qsgd": qsgd(), "terngrad": tern_grad(0.0)}.get(name) or SENDS[name]
     x = torch.randn(200, generator=torch.Generator().manual_seed(3))
     draws = torch.stack([send(x, Draw(1, 0, step, 0)).double() for step in range(2000)])
-    # 5.5 deviations of the mean of what was drawn: one in 20 million per element.
+    # 5.5 standard deviations of the mean of the drawn values: one in 20 million per element.
     assert bool(((draws.mean(0) - x).abs() <= 5.5 * draws.std(0) / np.sqrt(2000) + 1e-5).all())
 
 
-# Of the unbiased methods only those whose rounding is smaller than the input: others let a residual grow without bound.
+# Of the unbiased methods, only methods whose rounding error is smaller than the input. With other methods a residual
+# grows without bound.
 @pytest.mark.parametrize("name", SENDS)
 def test_mass_is_conserved_over_a_hundred_steps(name: str) -> None:
     expect_nothing_lost(Quantised(ITEMS, RANKS, True, SENDS[name]))

@@ -53,7 +53,7 @@ def test_parts_cover_each_gradient_once_with_whole_rows_and_even_loads(owners: i
 def test_cuts_lie_at_multiples_of_the_alignment_where_rows_are_too_few() -> None:
     wide = Item("wide", 0, (3, 4096))
     cuts = [(part.first, part.item.shape, part.owner) for part in parts([wide], lambda item: 64, 5)]
-    # 192 units of 64: 38, 76, 115, 153 of them are before the owners 1 to 4.
+    # 192 units of 64: the owners 1 to 4 begin after 38, 76, 115 and 153 units.
     assert cuts == [(64 * n, (64 * (m - n),), owner) for owner, (n, m) in enumerate([(0, 38), (38, 76), (76, 115), (115, 153), (153, 192)])]
 
 
@@ -105,7 +105,7 @@ def test_hosts_keep_what_is_left_of_their_sums() -> None:
     table = {"scheme": {"compressor": "topk", "memory": "residual", "route": "hierarchical"}, "compressor": {"topk": {"density": 0.25}}}
     scheme = make_scheme(table, item, 3, hosts=(0, 0, 1))
     grads = [{"w": torch.tensor(values)} for values in ([3.0, 2.0, 0.0, 0.0], [-3.0, 2.0, 1.0, 0.0], [0.0, 0.0, 0.0, 6.0])]
-    # The first host's sum is 0 4 1 0: neither rank has its largest entry where the sum has it.
+    # The first host's sum is 0 4 1 0. The largest entry of the sum is not the largest entry of either rank.
     assert torch.allclose(scheme.step(grads)["w"], torch.tensor([0.0, 4.0, 0.0, 6.0]) / 3)
     assert scheme.kept(0)["w"].tolist() == [0.0, 0.0, 1.0, 0.0] and not scheme.kept(2)["w"].any()
 

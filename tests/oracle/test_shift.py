@@ -1,4 +1,4 @@
-"""The methods with a shift against hand-made cases, and what their papers promise."""
+"""The methods with a shift against hand-made cases and against the statements of their papers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _grads(*rows: list[float]) -> list[dict[str, torch.Tensor]]:
 def test_ef21_adds_up_the_differences_that_were_sent() -> None:
     method = Ef21(ONE, 2, by_top_k(0.5))
     assert method.step(0, _grads([4.0, 1.0], [2.0, -6.0]))["w"].tolist() == [2.0, -3.0]
-    # What is new: (0, 1) on rank 0, (2, 0) on rank 1.
+    # The new values: (0, 1) on rank 0, (2, 0) on rank 1.
     assert method.step(1, _grads([4.0, 1.0], [2.0, -6.0]))["w"].tolist() == [3.0, -2.5]
 
 
@@ -37,7 +37,7 @@ def test_diana_adds_what_was_sent_to_the_shifts_before_they_move() -> None:
 
 
 def _end_of_constant_gradients(method: Shifted) -> float:
-    """How far the update is from the mean gradient after many steps with the same gradients, of its size."""
+    """Relative distance between the update and the mean gradient after many steps with constant gradients."""
     draw = torch.Generator().manual_seed(5)
     grads = [{item.name: torch.randn(item.shape, generator=draw) for item in ITEMS} for _ in range(RANKS)]
     for step in range(400):
@@ -48,5 +48,5 @@ def _end_of_constant_gradients(method: Shifted) -> float:
 
 def test_what_stays_the_same_is_learnt_whole() -> None:
     assert _end_of_constant_gradients(Ef21(ITEMS, RANKS, by_top_k(0.05))) < 1e-5
-    # Its differences shrink by a tenth in a step at most; QSGD without shifts would stay above 0.1.
+    # The differences shrink by at most a tenth per step. QSGD without shifts would stay above 0.1.
     assert _end_of_constant_gradients(Diana(ITEMS, RANKS, by_chance(qsgd(), 1))) < 1e-4

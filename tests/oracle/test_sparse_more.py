@@ -40,7 +40,7 @@ def test_drawn_positions_are_distinct_and_equally_likely() -> None:
         positions = drawn_positions(31, 7, 1, 0, step)
         assert positions.unique().numel() == 7
         hits[positions] += 1
-    # A share p scatters by sqrt(p (1 - p) / 1000); five of that.
+    # A share p has the standard deviation sqrt(p (1 - p) / 1000). Five of these.
     assert float((hits / 1000 - 7 / 31).abs().max()) < 5 * (7 / 31 * 24 / 31 / 1000) ** 0.5
 
 

@@ -1,4 +1,4 @@
-"""Switches: what is kept goes on, or is handed over once."""
+"""Switches: kept values stay, or are handed over once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_warm_up_is_the_first_scheme_until_the_switch_and_then_has_its_state()
     scheme.step(gradients(2))
     (before,), (after,) = wide.methods, scheme.methods
     assert isinstance(before, Dgc) and isinstance(after, Dgc) and after.options.density == 0.01
-    # Of the state that both came from, the later one sent 1 % after one more gradient.
+    # Both continue from one state. After one more gradient the later method sent 1 % of it.
     grads = gradients(2)
     for rank in range(RANKS):
         u, v = before.momentum[rank]["weight"], before.velocity[rank]["weight"]

@@ -66,7 +66,8 @@ def test_one_stage_of_each_law_finds_the_quantile_of_entries_that_follow_it() ->
         ("exponential", -2 * uniform.log(), 2 * math.log(1000), 0.2),
         ("pareto", (uniform**-0.1 - 1) / 0.1, (0.001**-0.1 - 1) / 0.1, 0.3),
         ("gamma_pareto", normal.square(), 10.828, 0.2),
-        # Mean and deviation of |z| are taken for those of z: m + z(0.0005) sqrt(1 - m^2), m = sqrt(2 / pi).
+        # The law takes mean and deviation of |z| as mean and deviation of z: m + z(0.0005) sqrt(1 - m^2), m = sqrt(2 /
+        # pi).
         ("gaussian", normal, 0.79788 + 3.29053 * 0.60281, 0.02),
     ):
         method = Sidco([item], 1, law=law, stages=1)

@@ -1,4 +1,4 @@
-"""Narrow values: what they stand for, and that what rounding leaves over is not lost."""
+"""Narrow values: their decoded values, and the rounding error is not lost."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_rounding_leaves_over_stays(name: str, kind: str) -> None:
     wide, narrow = METHODS[name]("fp32").step(0, gradients(0)), METHODS[name](kind).step(0, gradients(0))
     gap = max(float((wide[i.name] - narrow[i.name]).abs().max()) for i in ITEMS)
     assert gap > 0.0
-    if name != "ok-topk":  # which also drops other sums then
+    if name != "ok-topk":  # ok-topk then also drops other sums
         assert gap < 0.05, "values of size 4: a half unit in the last place of 8 bits, from four ranks"
 
 

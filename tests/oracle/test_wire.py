@@ -1,4 +1,4 @@
-"""sdk/wire against its oracle: the same bytes, the same choice, and each reads what the other wrote."""
+"""sdk/wire against its oracle: equal bytes, equal choices, and each side reads the bytes of the other side."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_no_coding_and_no_parameter_is_shorter_than_the_chosen_one(probe: Probe,
     lengths = {key: len(body) for key, body in wire.position_bodies(positions, n).items()}
     section = probe.write_positions(positions, n)
     chosen = section[0], int(np.frombuffer(section[1:3], np.int16)[0])
-    # Both parts of Rice's code end in a whole byte; its parameter has the fewest bits.
+    # Each of the two parts of Rice's code ends in a whole byte, but the parameter was chosen by the number of bits.
     assert lengths[chosen] <= min(lengths.values()) + 1
 
 

@@ -24,7 +24,7 @@ from .values import checked, narrowed
 
 
 def reaching(values: torch.Tensor, threshold: float, most: int) -> torch.Tensor:
-    """Ascending positions of non-zero entries with |x| >= threshold; of more than `most`, the largest."""
+    """Ascending positions of non-zero entries with |x| >= threshold. If there are more than `most`, the largest."""
     passed = torch.nonzero((values.abs() >= threshold) & (values != 0)).flatten()
     return passed if passed.numel() <= most else passed[largest(values[passed], most)]
 
@@ -155,7 +155,7 @@ class GaussianK(Steered):
 
 
 class RedSync(Steered):
-    """`search` is "bisection" or "trimmed" (exactly k). Quantised: one sign, the other in the next step, as a mean."""
+    """`search` is "bisection" or "trimmed" (exactly k). Quantised: one sign per step, alternately, as a mean."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class Sidco(Steered):
         self.stages = 1 if density >= first_ratio else stages
 
     def wanted(self, n: int, stage: int, stages: int) -> float:
-        """Entries that a stage lets pass."""
+        """The number of entries that pass a stage."""
         if stage == stages:
             return kept_count(n, self.density)
         return n * self.first_ratio * (self.density / self.first_ratio) ** ((stage - 1) / (stages - 1))

@@ -28,7 +28,8 @@ def separated(items: Sequence[Item], flat: torch.Tensor) -> Gradients:
 
 
 class TopK(Method):
-    """`scope` is "item" (k of each gradient) or "bucket" (the sum of those k, chosen across all of them)."""
+    """`scope` is "item" (k of each gradient) or "bucket" (the sum of these k, chosen across all gradients
+    of the bucket)."""
 
     def __init__(
         self, items: Sequence[Item], ranks: int, density: float, scope: str = "item", value_type: str = "fp32"
@@ -43,7 +44,7 @@ class TopK(Method):
         self.residual = self.zeros()
 
     def choose(self, work: Gradients) -> dict[str, torch.Tensor]:
-        """Positions within each item of what a rank sends, ascending."""
+        """The positions of a rank's sent entries within each item, ascending."""
         if self.scope == "item":
             return {i.name: largest(work[i.name], kept_count(i.numel, self.density)) for i in self.items}
         mask = torch.zeros(sum(item.numel for item in self.items), dtype=torch.bool)

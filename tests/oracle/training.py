@@ -39,7 +39,7 @@ class Run:
 
 
 def gradient(task: TrainingTask, model: nn.Module, seed: int, step: int, rank: int) -> tuple[float, Gradients]:
-    """Loss and gradients of one rank; a parameter without a gradient has a zero one."""
+    """Loss and gradients of one rank. A missing gradient is zero."""
     model.zero_grad(set_to_none=True)
     loss = task.loss(model, task.batch(seed, step, rank))
     loss.backward()

@@ -1,6 +1,6 @@
 """Values of sparse payloads in narrow types: rounded to nearest even, cut at the largest finite number.
 
-int8 has one scale for a payload, max |value| / 127. What rounding leaves over stays where the values came from.
+int8 has one scale for a payload, max |value| / 127. The rounding error stays in the memory of the sender.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def checked(value_type: str) -> str:
 
 
 def narrowed(values: torch.Tensor, value_type: str) -> torch.Tensor:
-    """What finite float32 values stand for on the other side."""
+    """The values that the receiver decodes for finite float32 values."""
     if value_type == "fp32" or values.numel() == 0:
         return values.clone()
     if value_type != "int8":
@@ -29,7 +29,7 @@ def narrowed(values: torch.Tensor, value_type: str) -> torch.Tensor:
 
 
 def take(work: torch.Tensor, chosen: torch.Tensor, value_type: str) -> torch.Tensor:
-    """What arrives of work[chosen]; it is taken out of `work`."""
+    """The decoded values of work[chosen], which are subtracted from `work`."""
     sent = narrowed(work[chosen], value_type)
     work[chosen] -= sent
     return sent

@@ -12,7 +12,7 @@ BLOCK, GROUP, LANES = 65536, 512, 16
 
 
 def number(value: int) -> bytes:
-    """Seven bits a byte, the lowest first; the top bit says that more follow."""
+    """Seven bits per byte, the lowest first. The top bit says that more bytes follow."""
     out = bytearray()
     while value >= 128:
         out.append(value % 128 + 128)
@@ -45,7 +45,7 @@ def rice_body(positions: np.ndarray, parameter: int) -> bytes:
     if parameter > 0:
         for group in low[:whole].reshape(-1, GROUP // LANES, LANES):
             lanes = np.stack([bits_of(group[:, lane], parameter).reshape(-1) for lane in range(LANES)])
-            words = lanes.reshape(LANES, parameter, 32).transpose(1, 0, 2)  # word by word, in it lane by lane
+            words = lanes.reshape(LANES, parameter, 32).transpose(1, 0, 2)  # by words, and by lanes in each word
             body += packed(words.reshape(-1))
         body += packed(bits_of(low[whole:], parameter).reshape(-1))
     unary = np.zeros(int(quotients.sum()) + len(quotients), bool)
@@ -54,7 +54,7 @@ def rice_body(positions: np.ndarray, parameter: int) -> bytes:
 
 
 def position_bodies(positions: np.ndarray, n: int) -> dict[tuple[int, int], bytes]:
-    """By coding and parameter; of Rice's code all parameters that are not hopeless."""
+    """By coding and parameter. For Rice's code all parameters except hopeless ones."""
     width = np.uint32 if n <= 2**32 else np.uint64
     bodies = {(RAW, 0): positions.astype(width).tobytes()}
     blocks = -(-n // BLOCK)
@@ -83,12 +83,12 @@ def bfloat16(values: np.ndarray) -> np.ndarray:
 
 
 def narrow_section(values: np.ndarray, coding: int) -> tuple[bytes, np.ndarray]:
-    """The bytes of float32 values, and what they arrive as."""
+    """The bytes of float32 values, and the decoded values."""
     top = 14 if coding == FLOAT16 else 0
     largest = float(np.abs(values).max())
     power = exponent(largest) - top if largest > 0 else 0
     scaled = np.ldexp(values.astype(np.float64), -power)
-    if power + top == 127:  # rounding up would leave float32
+    if power + top == 127:  # rounding up would exceed float32
         most = np.ldexp(2.0 - (2.0**-10 if coding == FLOAT16 else 2.0**-7), top)
         scaled = np.clip(scaled, -most, most)
     codes = scaled.astype(np.float16).view(np.uint16) if coding == FLOAT16 else bfloat16(scaled)

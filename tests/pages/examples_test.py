@@ -1,4 +1,4 @@
-"""The examples at the head of the C++ headers compile as the plugins that they are."""
+"""The examples at the head of the C++ headers compile as plugins."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""A number that stands on two pages is one number, and figures of commands are what the commands print."""
+"""A number on two pages is equal on both, and the figures of commands are equal to the commands' output."""
 
 from __future__ import annotations
 

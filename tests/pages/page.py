@@ -1,4 +1,4 @@
-"""Markdown pages as these tests see them: fenced blocks with their place, and the commands named in running text."""
+"""Markdown pages for these tests: fenced blocks with their place, and the commands in running text."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import re
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 FENCE = re.compile(r"^```(?P<language>\S*)\s*$")
-# A comment in front of a block: `<!-- block: NAME -->`. The page shows nothing of it.
+# A comment before a block: `<!-- block: NAME -->`. The page does not show it.
 NAME = re.compile(r"^<!-- block: (?P<name>[a-z0-9-]+) -->$")
 CODE_SPAN = re.compile(r"`([^`\n]+)`")
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    page: str  # counted from the repository
+    page: str  # relative to the repository
     line: int
     language: str
-    name: str  # "" where it has none
+    name: str  # "" if the block has no name
     text: str
 
     @property
@@ -70,7 +70,7 @@ def commands_in_text() -> list[tuple[str, str]]:
     found = []
     for page in pages():
         if page.name == "CHANGELOG.md":
-            continue  # of its time
+            continue  # describes older versions
         for number, line in enumerate(without_blocks(page.read_text(encoding="utf-8")).splitlines(), 1):
             for span in CODE_SPAN.findall(line):
                 if span.startswith(("penstock ", "tools/", "build/release/bin/penstock ")):

@@ -1,10 +1,10 @@
-"""Every command and code block of the pages works as it stands there.
+"""Every command and every code block of the pages works as printed.
 
     sh       run line by line by bash, in a new shell without the caller's variables, in a folder that looks like the checkout
     python   run on two ranks by `penstock run`, and also by torchrun if the block makes a process group of torch
     toml     compared with the plugins by `penstock config check`
     cpp      compiled against the SDK's headers
-    text     a drawing: nothing to run
+    text     a drawing, which is not run
 
 A block of any other language, or without a language, fails, so that every block is run. Blocks that need code around
 them have a name (a comment `<!-- block: NAME -->` in front) and an entry in CONTEXT.
@@ -144,7 +144,7 @@ trainer.train()
 import penstock.torch as hvd
 assert hvd.counters()["steps"] >= 1 and hvd.size() == 2
 """
-# Packages that a recipe is for, and that these tests do without.
+# Packages that a recipe needs. If a package is not installed, the recipe is skipped.
 NEEDS = {"lightning": "lightning", "hugging-face": "transformers"}
 
 # Commands that run tests themselves, or for hours. Here only their arguments are tested.
@@ -153,7 +153,7 @@ LONG = ("tools/quickstart", "tools/test", "tools/setup", "tools/mutate", "tools/
 SHELLS = [block for block in all_blocks() if block.language == "sh"]
 PYTHONS = [block for block in all_blocks() if block.language == "python"]
 TOMLS = [block for block in all_blocks() if block.language == "toml"]
-# A block called `program` is a whole one: ctest's outside_libtorch builds and runs it.
+# A block with the name `program` is a complete program. ctest's outside_libtorch builds and runs it.
 CPPS = [block for block in all_blocks() if block.language == "cpp" and block.name not in ("program", "recipes")]  # outside_libtorch builds these
 
 
@@ -204,7 +204,8 @@ def lines_of(block):
 
 
 def names_the_wheel_that_would_be_made(command):
-    """`pip install penstock-...whl`: tools/wheel runs it; here, that the name is this version's and the tag that docs/install.md states."""
+    """`pip install penstock-...whl`: tools/wheel runs it. Here the name must have this version and the tag of
+    docs/install.md."""
     version = re.search(r"project\(Penstock VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
     wheel, = re.findall(r"penstock-\S+\.whl", command)
     return wheel.startswith(f"penstock-{version}-py3-none-") and wheel in (ROOT / "docs/install.md").read_text()
@@ -230,7 +231,8 @@ def takes_its_arguments(command):
 
 
 def write_scripts(block, where):
-    """Scripts that the commands name and nobody has: the page's own, "with this in train.py"."""
+    """Writes the scripts that commands name and that do not exist, from the page's own block ("with this in
+    train.py")."""
     own = [other for other in PYTHONS if other.page == block.page and not other.name]
     for name in re.findall(r"[\w/]+\.py", block.text):
         if own and not (where / name).exists():
@@ -294,7 +296,7 @@ def test_a_toml_block_fits_the_plugins(block, tmp_path):
     else:
         text = block.text
     if "scheme" not in content:
-        # A table alone: something must name it.
+        # A table alone, so a scheme must name its instance.
         (kind, instances), = [(kind, content[kind]) for kind in content if kind not in {"runtime", "rule", "switch"}]
         text = f'[scheme]\n{kind} = "{next(iter(instances))}"\n' + text
     (tmp_path / "build/plugins").mkdir(parents=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Starts processes like launchers without MPI, and checks their output about the other ranks.
 
-Usage: run_rendezvous.py WORKER MODE. Exit status 77: cannot be run here, and why.
+Usage: run_rendezvous.py WORKER MODE. Exit status 77: cannot run here; the output has the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def clean() -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port whose successor is free too: the store takes that one."""
+    """A port whose next port is also free, because the store uses the next port."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("", 0))
@@ -42,7 +42,7 @@ def torchrun_variables(rank: int, size: int, port: int) -> dict[str, str]:
 
 
 def run(size: int, ranks: list[int] | None = None, deadline: float = 20, more: dict[str, str] | None = None) -> list[tuple[int, str, float]]:
-    """Status, output and seconds of each process that is started."""
+    """Status, output and seconds of each started process."""
     port = free_port()
     begin = time.monotonic()
     started = [start(rank, size, port, deadline, more) for rank in (range(size) if ranks is None else ranks)]
@@ -81,7 +81,7 @@ def alone() -> None:
 
 
 def told_alone() -> None:
-    """No launcher speaks of others, so the transport is told that there are none."""
+    """No variable of a launcher names other ranks, so the transport gets one rank."""
     ended = run(1)
     expect(ended[0][:2] == (0, expected(1)[0]), ended)
 
@@ -93,7 +93,7 @@ def missing() -> None:
 
 
 def lost_master() -> None:
-    """Nobody serves at the address: its name and the reason."""
+    """No process listens at the address. The error has the address and the reason."""
     (status, output, seconds), = run(2, ranks=[1], deadline=1, more={"MASTER_ADDR": "127.0.0.3"})
     expect(status == 1 and "127.0.0.3" in output and "Connection refused" in output, output)
     expect(seconds < 15, seconds)
@@ -133,7 +133,7 @@ def twins() -> None:
 
 
 def late() -> None:
-    """A rank that comes long after the deadline is waited for, with warnings."""
+    """Other ranks wait, with warnings, for a rank that comes long after the deadline."""
     for second in (0, 1):
         port = free_port()
         more = {"RENDEZVOUS_S": "30"}
@@ -147,14 +147,14 @@ def late() -> None:
 
 
 def fails() -> None:
-    """The transport of rank 1 cannot join: all hear why at once."""
+    """The transport of rank 1 cannot join, and all ranks get the reason at once."""
     for status, output, seconds in run(3, deadline=40, more={"FAILS_IN_JOIN": "1"}):
         expect(status == 1 and "out of descriptors" in output and ("rank 1" in output or "joining" in output), output)
         expect(seconds < 10, seconds)
 
 
 def profile() -> None:
-    """Rank 0 alone writes it, and cannot: all hear why."""
+    """Only rank 0 writes the profile. If it cannot, all ranks get the reason."""
     for status, output, _ in run(3, more={"PROFILE": "/no/such/folder/profile.csv"}):
         expect(status == 1 and 'runtime.profile is "/no/such/folder/profile.csv", which cannot be written' in output, output)
 
@@ -167,7 +167,7 @@ def ipv6() -> None:
 
 
 def torchrun() -> None:
-    """The launcher itself, which has a store of its own at MASTER_PORT."""
+    """torchrun itself, which has its own store at MASTER_PORT."""
     if importlib.util.find_spec("torch") is None:
         print("this Python has no torch, and so no torchrun")
         raise SystemExit(77)

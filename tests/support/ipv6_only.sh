@@ -1,6 +1,6 @@
 #!/bin/sh
-# ipv6_only.sh COMMAND ...: runs it in a network namespace of its own that has no IPv4 at all, fd00::7 as its address and
-# only.ipv6.test as the name of that. Ends with 77 where no such namespace can be made. The namespace goes with the command.
+# ipv6_only.sh COMMAND ...: runs the command in a new network namespace without IPv4, with the address fd00::7 and the
+# name only.ipv6.test for it. Ends with 77 if no such namespace can be made. The namespace ends with the command.
 set -e
 if [ "$1" != inside ]; then
   unshare --net --mount true || exit 77
@@ -13,7 +13,7 @@ fi
 shift
 {
   mount --bind "$1" /etc/hosts &&
-    mount -t sysfs sysfs /sys && # it lists the interfaces of where it was mounted
+    mount -t sysfs sysfs /sys && # sysfs lists the interfaces of the namespace that mounted it
     ip link set lo up &&
     ip addr del 127.0.0.1/8 dev lo &&
     ip link add outside type veth peer name other &&

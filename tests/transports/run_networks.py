@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Ranks over ucx on hosts made of network namespaces: what they say where their networks do not meet, and at which ports they listen.
+"""Ranks over ucx on hosts made of network namespaces: their errors if their networks do not meet, and their listening
+ports.
 
-Usage: run_networks.py PROGRAM MODE, where PROGRAM is transport_ranks. Exit status 77: cannot be run here, and why.
+Usage: run_networks.py PROGRAM MODE. PROGRAM is transport_ranks. Exit status 77: cannot run here; the output has the
+reason.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from hosts import SUBNET, Hosts, HostsError  # noqa: E402
 
 PROGRAM = sys.argv[1]
 LIMIT_S = 90
-# On each host a second network, which leads nowhere.
+# On each host a second network without a connection to other hosts.
 NOWHERE = "ip link add lost type veth peer name others && ip link set lost up && ip link set others up && ip addr add 10.22{host}.0.1/24 dev lost"
 
 
 def ranks(hosts: Hosts, tests: str, before: str = "true", **variables: str) -> list[tuple[int, str]]:
-    """Status and output of a rank on each host."""
+    """Status and output of the ranks, one rank per host."""
     place = {"WORLD_SIZE": str(hosts.count), "LOCAL_RANK": "0", "MASTER_ADDR": f"{SUBNET}.10", "MASTER_PORT": "29999"}
     started = []
     for rank in range(hosts.count):
@@ -38,7 +40,8 @@ def expect(condition: bool, what: object) -> None:
 
 
 def wrong_device() -> None:
-    """Each rank names both places and the keys that fix it. The first rank that fails ends the run, so the other may repeat its cause."""
+    """Each rank names both places and the keys that change them. The first rank that fails ends the run, so the
+    other rank may repeat its error."""
     with Hosts(2, "1gbit") as hosts:
         for host in range(2):
             expect(hosts.start(["sh", "-c", NOWHERE.format(host=host)], host).wait(LIMIT_S) == 0, "a second network")
@@ -59,7 +62,8 @@ def wrong_device() -> None:
 
 
 def one_name() -> None:
-    """Two networks on a host of one name: the loopback of one does not lead to the other, so it is not taken."""
+    """Two networks on hosts with one name. The loopback of one host does not lead to the other host, so the ranks
+    must not use it."""
     with Hosts(2, "1gbit") as hosts:
         ended = ranks(hosts, "Ranks.AllGather*", before="hostname same", UCX_TLS="tcp,self")
         expect([status for status, _ in ended] == [0, 0] and "PASSED" in ended[0][1], ended)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Starts a program as the ranks of a run, as launchers without MPI do, and waits for all of them.
+"""Starts a program as the ranks of a run, as launchers without MPI do, and waits for all ranks.
 
-Usage: run_ranks.py [--last-dies] [--at ADDRESS] RANKS PROGRAM [ARGUMENTS]. Prints what they print and ends with 1 if one of them failed; the last one
-is to be killed with --last-dies.
+Usage: run_ranks.py [--last-dies] [--at ADDRESS] RANKS PROGRAM [ARGUMENTS]. Prints the output of the ranks and ends
+with 1 if a rank failed. With --last-dies the last rank must be killed by a signal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OF_LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HOROVOD_", "MASTER_", "PENS
 
 
 def free_port() -> int:
-    """A port whose successor is free too: the store takes that one."""
+    """A port whose next port is also free, because the store uses the next port."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("", 0))
@@ -35,7 +35,7 @@ def free_port() -> int:
 def start(ranks: int, command: list[str], address: str) -> list[subprocess.Popen[bytes]]:
     # All ranks would write their report into one file.
     clean = {name: value for name, value in os.environ.items() if not name.startswith(OF_LAUNCHERS) and name != "GTEST_OUTPUT"}
-    # Other runs have another token, so that nobody need wait for them.
+    # Other runs have another token, so no run waits for ranks of another run.
     place = {"MASTER_ADDR": address, "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks), "PENSTOCK_TOKEN": secrets.token_hex(16)}
     return [subprocess.Popen(command, env={**clean, **place, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(ranks)]
 

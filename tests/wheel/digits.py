@@ -1,7 +1,5 @@
-"""scikit-learn's digits on a few ranks, by an installed penstock.
-
-Under conf/dgc.toml, which has to be found in the package. Ends in an error if the package is the
-checkout's, if the model does not learn, or if ranks disagree.
+"""scikit-learn's digits on a few ranks, by an installed penstock, under the package's conf/dgc.toml. Ends
+in an error if the package is the checkout's package, if the model does not learn, or if ranks disagree.
 """
 
 from pathlib import Path
@@ -19,7 +17,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 def train():
     """Rank 0's accuracy on images held out."""
     images, labels = load_digits(return_X_y=True)
-    # By lists: older versions of torch do not know the newest numpy.
+    # As lists, because older versions of torch do not support the newest numpy.
     images, labels = torch.tensor(images.tolist()) / 16, torch.tensor(labels.tolist())
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     held_out, trained_on = order[:297], order[297:]

@@ -12,8 +12,9 @@ if ! command -v "$formatter" > /dev/null; then
   exit 1
 fi
 
-# What git tracks, or would: a new file is checked before it is committed. Left out are the public C headers, which are
-# laid out by hand so that their comments stand in columns, and files that switch clang-format off at their beginning.
+# Files that git tracks or would track, so that a new file is checked before its commit. Left out are the public C
+# headers, because their comments stand in columns that were made by hand, and files that switch clang-format off at
+# their beginning.
 list_files() {
   git ls-files -z --cached --others --exclude-standard -- '*.h' '*.hpp' '*.c' '*.cpp' '*.cu' '*.cuh' |
     while IFS= read -r -d '' file; do

@@ -1,6 +1,6 @@
 #!/bin/sh
-# bare.sh COMMAND ...: runs it where the system has neither Open MPI, UCX, fmt nor spdlog, but a foreign mpirun that starts nothing. Ends
-# with 77 where no mount namespace can be made. The namespace goes with the command.
+# bare.sh COMMAND ...: runs the command in a system without Open MPI, UCX, fmt and spdlog, but with a foreign mpirun
+# that starts nothing. Ends with 77 if no mount namespace can be made. The namespace ends with the command.
 set -e
 if [ "$1" != inside ]; then
   unshare --mount true 2>/dev/null || exit 77

@@ -8,9 +8,10 @@ if ! grep -qw -- "$control" "$known"; then
 fi
 for ((i = 0; i < count; i++)); do
   ip -n "h$i" tuntap add dev eth0 mode tun
-  # What TCP sends at once waits here until the router looks, and must not be lost before its line.
+  # Packets that TCP sends at once wait here until the router looks, and must not be lost before its queue.
   ip -n "h$i" link set eth0 txqueuelen 10000
   open_host "$i" "$control"
 done
-# As the first process here, which waits for it, the shell also takes in those whose parents are gone.
+# The router runs as a child. The shell is the first process here and waits for it, so the shell also adopts processes
+# without a parent.
 "$router" "$count" "$seed" "$subnet"

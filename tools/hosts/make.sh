@@ -1,13 +1,14 @@
 #!/bin/bash
-# make.sh COUNT SUBNET SLOTS JOIN..., in namespaces of its own (hosts.py): makes hosts h0, h1, ..., and lets JOIN, a script of this
-# folder with its arguments, give each an interface eth0, say "ready", and hold them until its input ends.
+# make.sh COUNT SUBNET SLOTS JOIN..., in its own namespaces (hosts.py): makes hosts h0, h1, .... JOIN is a script of
+# this folder with arguments. It gives each host an interface eth0, prints "ready", and keeps the hosts until its input
+# ends.
 set -euo pipefail
 count=$1 subnet=$2 slots=$3
 shift 3
 
 mount -t tmpfs -o mode=0755 penstock /run/netns
 mkdir /run/netns/penstock
-# Every host knows all by name, as it would by a name server. The mount is private, like the rest.
+# Every host knows the names of all hosts, as with a name server. The mount is private, like the others.
 cp /etc/hosts /run/netns/penstock/names
 for ((i = 0; i < count; i++)); do echo "$subnet.$((10 + i)) h$i" >>/run/netns/penstock/names; done
 mount --bind /run/netns/penstock/names /etc/hosts
@@ -17,7 +18,7 @@ for ((i = 0; i < count; i++)); do
   echo "$subnet.$((10 + i)) slots=$slots" >>/run/netns/penstock/hosts
 done
 
-# open_host NUMBER CONTROL: its eth0 is there; TCP keeps to that control of congestion.
+# open_host NUMBER CONTROL: gives eth0 its address and routes. TCP uses this congestion control.
 open_host() {
   ip -n "h$1" addr add "$subnet.$((10 + $1))/24" dev eth0
   ip -n "h$1" link set eth0 up

@@ -14,5 +14,5 @@ for ((i = 0; i < count; i++)); do
   open_host "$i" cubic
 done
 echo ready
-# As the first process here it also takes in those whose parents are gone.
+# As the first process here the shell also adopts processes without a parent.
 while read -r _; do :; done

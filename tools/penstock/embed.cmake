@@ -1,4 +1,5 @@
-# Writes OUTPUT, a C++ file with the function FUNCTION of templates.hpp: the text of each file of the list TEMPLATES.
+# Writes OUTPUT, a C++ file with the function FUNCTION of templates.hpp, which returns the text of each file of the
+# list TEMPLATES.
 set(body "")
 foreach(template IN LISTS TEMPLATES)
   get_filename_component(name ${template} NAME)

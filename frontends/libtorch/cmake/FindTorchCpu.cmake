@@ -9,7 +9,7 @@
 # Result: TorchCpu_FOUND, TorchCpu_VERSION, TorchCpu_FOLDER, TorchCpu_CXX11_ABI, TorchCpu_PROBLEM (a sentence where it
 # is not found), and the target TorchCpu::TorchCpu.
 
-# torch_cpu_folders(RESULT): the folders that may be torch's.
+# torch_cpu_folders(RESULT): folders that may contain torch.
 function(torch_cpu_folders result)
   set(named ${PENSTOCK_TORCH})
   if(NOT named)
@@ -29,7 +29,7 @@ function(torch_cpu_folders result)
   set(${result} ${folders} PARENT_SCOPE)
 endfunction()
 
-# torch_cpu_version(FOLDER RESULT): what its headers say; empty where they say nothing.
+# torch_cpu_version(FOLDER RESULT): the version in its headers, empty if the headers have no version.
 function(torch_cpu_version folder result)
   set(text "")
   foreach(header IN ITEMS torch/headeronly/version.h torch/csrc/api/include/torch/version.h)
@@ -50,9 +50,9 @@ function(torch_cpu_version folder result)
   set(${result} "${version}" PARENT_SCOPE)
 endfunction()
 
-# torch_cpu_abi(FOLDER RESULT): 1 or 0, the C++ library's strings that torch was compiled with.
+# torch_cpu_abi(FOLDER RESULT): 1 or 0, the ABI of C++ strings with which torch was compiled.
 function(torch_cpu_abi folder result)
-  set(abi 1) # of all wheels since 2.7
+  set(abi 1) # the ABI of all wheels since 2.7
   set(config ${folder}/share/cmake/Torch/TorchConfig.cmake)
   if(EXISTS ${config})
     file(STRINGS ${config} lines REGEX "_GLIBCXX_USE_CXX11_ABI=[01]")
@@ -98,7 +98,7 @@ if(TorchCpu_FOUND AND NOT TARGET TorchCpu::TorchCpu)
   add_library(TorchCpu::TorchCpu SHARED IMPORTED)
   set_target_properties(TorchCpu::TorchCpu PROPERTIES
     IMPORTED_LOCATION ${TorchCpu_FOLDER}/lib/libtorch_cpu.so
-    INTERFACE_INCLUDE_DIRECTORIES "${headers}" # of imported targets: system ones, whose warnings are not ours
+    INTERFACE_INCLUDE_DIRECTORIES "${headers}" # system headers, as for every imported target: no warnings
     INTERFACE_COMPILE_DEFINITIONS _GLIBCXX_USE_CXX11_ABI=${TorchCpu_CXX11_ABI}
     INTERFACE_LINK_LIBRARIES TorchCpu::c10)
 endif()

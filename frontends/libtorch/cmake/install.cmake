@@ -1,8 +1,8 @@
-# What find_package(Penstock) reads in an installed tree.
+# The files that find_package(Penstock) reads in an installed tree.
 include(CMakePackageConfigHelpers)
 
-# penstock_install_package(TORCH): the runtime's target and, with the minor version of torch that it was built for, that
-# of the frontend.
+# penstock_install_package(TORCH): the target of the runtime, and the target of the frontend with the minor version of
+# torch for which it was built.
 function(penstock_install_package torch)
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/Penstock)
   set(penstock_built_for_torch "${torch}")

@@ -1,9 +1,9 @@
-# A stranger's project against the installed tree and nothing else of this one: the blocks of the guide, as they
-# stand there, are configured, built and run on one rank and on two. Then what find_package refuses.
+# An outside project against the installed tree only: the blocks of the guide are configured and built without changes,
+# and run on one rank and on two. Then the errors of find_package.
 #
 # cmake -DBUILD=... -DWORK=... -DTORCH=... -DPAGE=... -DGENERATOR=... -DCXX_COMPILER=... -DLAUNCHER=... -P outside_program.cmake
 
-# Runs a command; on failure says which step failed and what it printed.
+# Runs a command; on failure prints the failed step and its output.
 function(step text)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT code EQUAL 0)

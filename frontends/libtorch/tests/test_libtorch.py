@@ -1,4 +1,4 @@
-"""The libtorch frontend on several ranks: its own checks, and the example against the same training in Python."""
+"""The libtorch frontend on several ranks: its own checks, and the example against equal training in Python."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PENSTOCK = BUILD / "bin/penstock"
 DIGITS, TEXT = (BUILD / f"bin/penstock-libtorch-{task}" for task in ("digits", "text"))
 CHECKS = BUILD / "tests/libtorch_frontend_test"
 DEVICE_CHECKS = BUILD / "tests/libtorch_device_test"
-ON_SIMULATED_DEVICES = BUILD / "tests/libtorch_on_simulated_devices"  # a runtime that finds some beside itself
+ON_SIMULATED_DEVICES = BUILD / "tests/libtorch_on_simulated_devices"  # a runtime with simulated devices beside it
 STEPS = 12
-# Scheme of conf/ and momentum of SGD: dgc's memory has its own.
+# Scheme of conf/ and momentum of SGD. Memory dgc has its own momentum.
 SCHEMES = (("s-sgd", "0.9"), ("topk-residual", "0"), ("dgc", "0"), ("power-sgd", "0.9"))
 
 pytestmark = pytest.mark.skipif(
@@ -53,7 +53,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def initial(data: Path) -> Path:
-    """Weights that both programs begin with: those that the example makes of its seed, untrained at rate 0."""
+    """Initial weights for both programs: the weights that the example makes from its seed, unchanged at rate 0."""
     file = data.with_name("initial.weights")
     done = run(DIGITS, "--data", data, "--steps", "1", "--rate", "0", "--weights", file)
     assert done.returncode == 0, done.stderr
@@ -62,7 +62,7 @@ def initial(data: Path) -> Path:
 
 @pytest.mark.parametrize("ranks", (2, 3, 4))
 def test_the_checks_hold_on_every_rank(ranks):
-    # Parameters that differ are a warning by themselves.
+    # Different parameters give only a warning.
     done = run_ranks(ranks, "env", "PENSTOCK_CHECK_PARAMETERS=error", CHECKS, "--gtest_color=no")
     passed = re.findall(r"\[  PASSED  \] (\d+) tests", done.stdout)
     assert done.returncode == 0 and len(passed) == ranks, done.stdout[-6000:] + done.stderr[-2000:]
@@ -124,7 +124,7 @@ def test_the_text_has_the_curve_of_training_in_python(ranks, scheme, tmp_path):
 
 
 def test_the_example_gives_the_same_bits_under_the_variables_of_torchrun(data, initial, tmp_path):
-    """Without MPI, over UCX: torchrun starts programs that are no Python too."""
+    """torchrun also starts programs that are not Python. MPI is not used; messages go over UCX."""
     arguments = ("--data", data, "--initial", initial, "--steps", str(STEPS))
     weights = {name: tmp_path / f"{name}.weights" for name in ("mpi", "ucx")}
     over_mpi = run_ranks(3, DIGITS, *arguments, "--weights", weights["mpi"], config="topk-residual")
@@ -163,7 +163,7 @@ def test_the_example_says_what_is_wrong_with_its_arguments(arguments, code, said
 def test_an_unknown_compressor_is_refused_on_every_rank(ranks, data, tmp_path):
     file = tmp_path / "wrong.toml"
     file.write_text('[scheme]\ncompressor = "topj"\n')
-    # Told to the program alone: `penstock run` would have refused it before.
+    # Given to the program alone, because `penstock run` would refuse it earlier.
     done = run_ranks(ranks, "env", f"PENSTOCK_CONFIG={file}", DIGITS, "--data", data)
     said = re.findall(r"^(?:\[\d\] )?penstock-libtorch-digits: (.*)$", done.stderr, re.MULTILINE)
     assert done.returncode == 1 and len(said) == ranks, done.stderr
@@ -179,7 +179,7 @@ def test_a_program_may_end_without_shutdown(arguments):
 
 
 def test_a_rank_that_gives_up_leaves_nobody_waiting(data, tmp_path):
-    """Rank 1 finds no weights and ends; rank 0 is told, instead of waiting for its gradients."""
+    """Rank 1 finds no weights and ends. Rank 0 gets an error and does not wait for gradients of rank 1."""
     script = f'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then last="{tmp_path}/nowhere/losses"; else last="{tmp_path}/losses"; fi\n'
     script += f'exec {DIGITS} --data {data} --steps 20 --initial "$last"\n'
     (tmp_path / "losses").write_bytes(bytes(4 * (64 * 256 + 256 + 256 * 256 + 256 + 256 * 10 + 10)))

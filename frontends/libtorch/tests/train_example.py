@@ -1,8 +1,8 @@
-"""The examples' training in Python, over penstock.torch: what frontends/libtorch/example/*.cpp must do to the bit.
+"""The examples' training in Python, over penstock.torch. The C++ examples must match it to the bit.
 
     python train_example.py --task digits --data FILE --initial FILE --steps N --out FOLDER --train CONFIG MOMENTUM ...
 
-Trains once for each --train, in turn; rank 0 writes FOLDER/STEM.json with its losses and FOLDER/STEM.weights.
+Trains once for each --train, in turn. Rank 0 writes FOLDER/STEM.json with its losses and FOLDER/STEM.weights.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def mix(value: int) -> int:
 
 
 def draw(step: int, rank: int, count: int, below: int) -> list[int]:
-    """What `rank` sees in `step`."""
+    """The data of `rank` in `step`."""
     key = mix(mix(mix(SEED) ^ step) ^ rank)
     return [mix(key ^ i) % below for i in range(count)]
 

@@ -1,4 +1,4 @@
-"""Makes the package importable from the checkout, whatever the environment says."""
+"""Makes the package importable from the checkout. The environment cannot change that."""
 
 import os
 import sys

@@ -1,9 +1,7 @@
-"""Starts a script of tests/ranks on several ranks under mpirun, with a deadline.
-
-With TEST_FRONTEND_OVER=ucx under torchrun, where ranks meet without MPI and the transport is ucx;
-with TEST_FRONTEND_OVER=borrowed there over a process group of torch's.
-
-Ranks are warm pythons (warm_python.py), and so is torchrun itself, unless real ones are asked for.
+"""Starts a script of tests/ranks on several ranks under mpirun, with a deadline. With
+TEST_FRONTEND_OVER=ucx under torchrun: ranks meet without MPI and the transport is ucx. With
+TEST_FRONTEND_OVER=borrowed under torchrun, over a process group of torch. Ranks and torchrun
+are warm pythons (warm_python.py), unless a test requests real interpreters.
 """
 
 from __future__ import annotations
@@ -29,20 +27,21 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone")
 OVER = os.environ.get("TEST_FRONTEND_OVER", "mpi")
 OVER_UCX = OVER in ("ucx", "borrowed")  # under torchrun
 
-# Starts ranks by variables alone, and lets survivors speak, as neither torchrun nor mpirun does.
+# Starts ranks by environment variables alone, and lets survivors print their errors, unlike
+# torchrun and mpirun.
 ALONE = (sys.executable, str(HERE.parents[2] / "tests/transports/run_ranks.py"))
 
 
 def worlds(every: Sequence[int], few: Sequence[int]) -> Sequence[int]:
-    """The sizes of the world that a test runs with: of every one, which `tools/nightly` takes,
-    the few that tell most."""
+    """The numbers of ranks in a test. `tools/nightly` takes all numbers, other runs the most
+    useful numbers."""
     return every if os.environ.get("TEST_LONG") else few
 
 
-# The sizes that a contract is held to.
+# The numbers of ranks for tests of a contract.
 WORLDS = worlds((1, 2, 3, 4), (1, 3))
 
-# Seconds. A launch takes about five on two idle cores; the rest is for cores that others use too.
+# Seconds. A launch takes about five on two idle cores. The rest is for cores with other work.
 DEADLINE = 180.0
 
 
@@ -66,7 +65,7 @@ def run_ranks(
     if shutil.which("mpirun") is None:
         raise RuntimeError("mpirun was not found; install Open MPI (package openmpi-bin)")
     environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
-    environment["PYTHONFAULTHANDLER"] = "1"  # a crash says where
+    environment["PYTHONFAULTHANDLER"] = "1"  # a crash prints its traceback
     environment["PENSTOCK_TEST_DEADLINE"] = str(DEADLINE)
     environment.pop("PENSTOCK_CONFIG", None)
     environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), str(HERE)])
@@ -81,7 +80,7 @@ def run_ranks(
         command = [python, *TORCHRUN, "--nproc-per-node", str(ranks), *program]
     if starter:
         command = [*starter, str(ranks), python, *program]
-    # A short path, for Open MPI keeps sockets there.
+    # A short path, because Open MPI keeps sockets there.
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="ps") as scratch:
         environment["TMPDIR"] = scratch
         if over == "borrowed":
@@ -108,7 +107,8 @@ def run_ranks(
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    # Every rank is in a process group of its own: mpirun ends them when it is asked to end itself.
+    # Every rank is in a process group of its own. mpirun ends the ranks when it gets a signal to
+    # end.
     os.killpg(process.pid, signal.SIGTERM)
     try:
         process.wait(timeout=10)
@@ -119,9 +119,11 @@ def _kill(process: subprocess.Popen[str]) -> None:
 def run_python(
     *arguments: str | Path, real: bool = False, folder: Path | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs `python ARGUMENTS` alone, with the package on its path; what it printed, apart.
+    """Runs `python ARGUMENTS` without a launcher and with the package on its path. Captures both
+    outputs separately.
 
-    folder: where it runs, if not here. real: see run_ranks. variables: of the environment.
+    folder: the working directory, if not the present one. real: see run_ranks. variables: of the
+    environment.
     """
     return subprocess.run(
         [sys.executable if real else warm_python.executable(), *arguments],

@@ -1,5 +1,5 @@
-"""Simulated CUDA devices (tests/device) under the real runtime, for a frontend whose torch can make
-no tensor of CUDA here.
+"""Simulated CUDA devices (tests/device) under the real runtime, for a frontend whose torch cannot
+make CUDA tensors here.
 
 A folder of its own holds the runtime and, under the name of the CUDA part, the simulated devices,
 so that the runtime really declares, copies and waits. torch's tensors lie over the memory of the
@@ -102,7 +102,7 @@ class _Table(ctypes.Structure):
 
 
 class SimulatedDevice:
-    """The first simulated device of this process, with a current stream as torch has one."""
+    """The first simulated device of this process, with a current stream as in torch."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL(str(c.library().path.parent / TABLE_FILE))
@@ -118,14 +118,15 @@ class SimulatedDevice:
         self.current = 0
 
     def begin(self, seed: int) -> None:
-        """As new; work runs in an order drawn from `seed`. Nothing of the device may be in use."""
+        """Resets the device. Work then runs in a random order from `seed`. Nothing of the device
+        may be in use."""
         self._reset(byref(_Settings(seed, 1, 1 << 30, 0, 0.0, True)))
         self._begins.clear()
         self.used.clear()
         self.current = 0
 
     def lose(self) -> None:
-        """All that is asked of the device from now on fails."""
+        """Every later call to the device fails."""
         self._lose(0, 719)
 
     def waits(self) -> int:
@@ -206,7 +207,7 @@ class SimulatedDevice:
 
 
 def pretend(device: SimulatedDevice) -> None:
-    """torch's tensors over the device's memory are tensors of CUDA from now on."""
+    """From now on torch's tensors over the device's memory count as tensors of CUDA."""
 
     def used(tensor: torch.Tensor) -> None:
         device.used.append((tensor.data_ptr(), device.current))

@@ -1,5 +1,5 @@
-"""Slurm itself on this host, for tests: munged, slurmctld and slurmd of one node, in a folder of
-their own and heard on loopback alone."""
+"""A real Slurm on this host, for tests: munged, slurmctld and slurmd of one node, in a folder of
+their own, reachable on loopback only."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo", "squeue"
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 _STARTING_S, _ENDING_S = 60.0, 20.0
 
-# The task count of a node is not held to this host's cores, and a job of a former test's numbers
-# would have its ports. A step that does not end is killed.
+# The task count of a node may exceed this host's cores. A job with a number of a former test's job
+# would use that job's ports. A step that does not end is killed.
 _CONFIG = """
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -51,7 +51,7 @@ def missing() -> list[str]:
 
 
 class Cluster:
-    """One that takes jobs, until stop()."""
+    """A Slurm that takes jobs, until stop()."""
 
     def __init__(self, folder: Path, mpi: str = "none") -> None:
         self._folder = folder
@@ -79,7 +79,7 @@ class Cluster:
         key.write_bytes(os.urandom(128))
         files = (("key-file", "key"), ("socket", "socket"), ("pid-file", "pid"),
                  ("log-file", "log"), ("seed-file", "seed"))  # fmt: skip
-        # force: its socket may lie where others have no way.
+        # munged refuses a socket that other users cannot reach, unless --force is given.
         options = [f"--{option}={self._folder}/munge.{file}" for option, file in files]
         self._daemon("munged", "--foreground", "--force", *options)
         self._until(lambda: (self._folder / "munge.socket").exists())
@@ -108,7 +108,8 @@ class Cluster:
             time.sleep(0.2)
 
     def run(self, *command: object, **variables: str) -> tuple[int, str]:
-        """`COMMAND` of Slurm's or in its environment: how it ended, and both outputs together."""
+        """`COMMAND` of Slurm or in its environment. Returns the exit code and both outputs
+        joined."""
         words = [str(word) for word in command]
         try:
             done = subprocess.run(

@@ -1,5 +1,5 @@
-"""Runs over a process group of torch's that was borrowed, under torchrun; what else they must keep is
-told by TEST_FRONTEND_OVER=borrowed."""
+"""Runs over a borrowed process group of torch, under torchrun. With TEST_FRONTEND_OVER=borrowed
+the other tests of the frontend run over a borrowed group too."""
 
 import os
 
@@ -9,7 +9,7 @@ from launch import ALONE, WORLDS, run_ranks, succeed
 
 @pytest.mark.parametrize("ranks", WORLDS)
 def test_a_borrowed_group_carries_a_run_and_stays_usable(ranks):
-    # Once as users start it, with a torchrun and ranks that have to import torch.
+    # Once as users start it: torchrun and the ranks import torch themselves.
     succeed("borrowed.py", ranks, over="ucx", real=ranks == 3)
 
 

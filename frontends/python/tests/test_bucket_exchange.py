@@ -1,4 +1,4 @@
-"""How DistributedDataParallel's buckets end, without a run."""
+"""The end of DistributedDataParallel's buckets, without a run."""
 
 from types import SimpleNamespace
 

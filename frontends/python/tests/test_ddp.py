@@ -1,5 +1,5 @@
-"""ddp_hook on several ranks under mpirun: each test runs one script of tests/ranks, whose checks
-are functions with names that say what they check."""
+"""ddp_hook on several ranks under mpirun. Each test runs one script of tests/ranks, and the
+names of its functions describe the checks."""
 
 import pytest
 from launch import OVER_UCX, WORLDS, run_ranks, succeed, worlds
@@ -32,7 +32,7 @@ def test_another_number_of_ranks_goes_on_under_the_hook(before, after, tmp_path)
 @pytest.mark.skipif(OVER_UCX, reason="torchrun ends the survivors before they have spoken")
 @pytest.mark.parametrize("how", ("dies", "leaves"))
 def test_a_rank_that_is_gone_ends_the_others_backward_with_its_name(how):
-    # mpirun must not end the survivors before they can say what they saw.
+    # mpirun must not end the survivors before they have printed their errors.
     survive = ("--mca", "orte_abort_on_non_zero_status", "0")
     done = run_ranks("ddp_gone.py", 3, how, options=survive)
     assert done.returncode != 124, done.stdout

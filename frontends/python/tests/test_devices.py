@@ -126,7 +126,7 @@ def test_the_check_of_methods_finds_the_bits_of_the_cpu_on_the_cpu(route, dtype)
 
 
 def over_gloo(ranks: int, script: str) -> subprocess.CompletedProcess[str]:
-    """As tools/gpu-check starts them, on the CPU."""
+    """Started as by tools/gpu-check, but on the CPU."""
     launcher = ("-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1")
     folder = Path(__file__).resolve().parent / "scripts"
     words = (str(folder / "over_gloo.py"), str(folder / script), "--device", "cpu")
@@ -168,7 +168,7 @@ def test_the_check_over_nccl_wants_devices():
 
 
 class Elsewhere:
-    """A tensor of a device, as far as its place is asked for."""
+    """A stand-in for a tensor on a device, for questions about its place."""
 
     def __init__(self, name: str) -> None:
         self.device = torch.device(name)

@@ -1,4 +1,4 @@
-"""Scripts that know only Horovod, run on penstock; and what is said about Horovod's variables."""
+"""Scripts that know only Horovod, run on penstock, and the messages about Horovod's variables."""
 
 import os
 import re
@@ -20,8 +20,8 @@ WORLD = Topology(0, 2, 0, 2, 0, 1)
 
 
 def test_a_script_of_horovods_shape_runs_unchanged():
-    # As users start it, under mpirun: with interpreters that have to import torch, whose strings
-    # have other hashes on each rank.
+    # As users start it, under mpirun: each rank has an interpreter that imports torch itself, with
+    # its own seed for the hashes of strings.
     done = run_ranks(
         "../scripts/train_classes.py",
         2,
@@ -210,7 +210,7 @@ CALL = """
     "shutdown, child", (("", CALL.strip()), ("hvd.shutdown()", "pass"), ("", "pass"))
 )
 def test_a_forked_child_is_told_and_ends(shutdown, child):
-    # With an interpreter of its own where both have all of a run to take down at their end.
+    # A new interpreter, if both processes must take down a complete run at their end.
     real = (shutdown, child) == ("", "pass")
     code = FORKED.replace("SHUTDOWN", shutdown).replace("CHILD", child)
     done = run_python("-c", code, real=real)

@@ -1,4 +1,5 @@
-"""Which library is loaded, and what is refused: none, another, one that others can change."""
+"""The library that is loaded, and the refused libraries: no library, a file that is not the
+library, and a file that other users can change."""
 
 import os
 import shutil
@@ -74,12 +75,12 @@ def test_a_library_that_others_can_change_is_not_loaded(tmp_path):
         assert f"not loaded, because everybody may write to {place}" in done.stderr, done.stderr
         assert "ImportError" in done.stderr and "chmod go-w" in done.stderr
         place.chmod(before)
-    # A link is followed first: where it leads to counts.
+    # A link is followed first, and the permissions of its target count.
     link = tmp_path / "link.so"
     link.symlink_to(library)
     folder.chmod(0o777)
     assert f"everybody may write to {folder}" in load(link).stderr
-    # A sticky folder passes where what lies in it is private.
+    # A sticky folder is accepted if the folder inside is private.
     inner = folder / "inner"
     inner.mkdir(mode=0o700)
     shutil.copy(library, inner)

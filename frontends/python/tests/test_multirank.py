@@ -1,5 +1,5 @@
-"""Several ranks under mpirun: each test runs one script of tests/ranks, whose checks are functions
-with names that say what they check."""
+"""Several ranks under mpirun. Each test runs one script of tests/ranks, and the names of its
+functions describe the checks."""
 
 import pytest
 from launch import ALONE, HERE, OVER_UCX, WORLDS, run_python, run_ranks, succeed, worlds
@@ -101,7 +101,7 @@ def test_a_check_of_parameters_that_is_none_is_refused(monkeypatch):
 
 
 def test_where_all_ranks_share_a_host_nothing_listens_for_others():
-    # As users start it: nobody says which ways Open MPI takes.
+    # As users start it, without options for Open MPI's network.
     for done in (
         run_ranks("listening.py", 2, starter=PLAIN_MPIRUN),
         run_ranks("listening.py", 2, over="ucx"),
@@ -118,7 +118,7 @@ def test_who_says_which_ways_open_mpi_takes_is_asked(monkeypatch):
 
 @pytest.mark.skipif(OVER_UCX, reason="torchrun ends the survivors before they have spoken")
 def test_a_rank_that_dies_leaves_nobody_waiting():
-    # mpirun must not end the survivors before they can say what they saw.
+    # mpirun must not end the survivors before they have printed their errors.
     survive = ("--mca", "orte_abort_on_non_zero_status", "0")
     done = run_ranks("dies.py", 3, options=survive)
     assert done.returncode != 124, done.stdout

@@ -1,5 +1,5 @@
-"""What becomes of a step's results, on several ranks under mpirun: used, or thrown away without a
-trace."""
+"""The outcomes of steps, on several ranks under mpirun: results are used, or thrown away without
+a trace."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Schemes written in Python say what a file would say."""
+"""Schemes written in Python equal schemes from files."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""One process, no launcher: what DistributedOptimizer accepts, and a world of one."""
+"""One process, no launcher: the arguments that DistributedOptimizer accepts, and a world of one."""
 
 import json
 import textwrap
@@ -77,7 +77,7 @@ def test_everything_that_needs_the_world_says_so_before_init():
     with pytest.raises(ValueError, match="not been initialized"):
         hvd.allreduce(torch.ones(1))
     assert not hvd.is_initialized()
-    hvd.shutdown()  # no harm
+    hvd.shutdown()  # a second call is allowed
 
 
 def test_init_refuses_what_it_does_not_offer():
@@ -191,7 +191,7 @@ def test_compression_acts_in_a_world_of_one_too(world, model):
         optimizer.step()
     counters = optimizer.counters()
     assert 0 < counters["payload_bytes"] < counters["gradient_bytes"]
-    assert counters["moved_bytes"] == counters["dense_moved_bytes"] == 0  # nobody to send to
+    assert counters["moved_bytes"] == counters["dense_moved_bytes"] == 0  # there is no other rank
 
 
 ABSOLUTE_SCALES = {
@@ -209,7 +209,7 @@ ABSOLUTE_SCALES = {
 @pytest.mark.parametrize("scheme", ABSOLUTE_SCALES.values(), ids=ABSOLUTE_SCALES.keys())
 def test_predividing_changes_no_method_with_an_absolute_scale(world, model, scheme):
     averages = []
-    for factor in (1.0, 8.0):  # a power of two: no rounding
+    for factor in (1.0, 8.0):  # a power of two, so the division does not round
         optimizer = hvd.DistributedOptimizer(
             sgd(model), model.named_parameters(), gradient_predivide_factor=factor, scheme=scheme
         )

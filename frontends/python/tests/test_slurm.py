@@ -1,4 +1,4 @@
-"""README's two lines below Slurm itself, on one node of this host."""
+"""README's two lines under a real Slurm, on one node of this host."""
 
 import sys
 import tempfile
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def cluster():
-    # A short path, for sockets lie there.
+    # A short path, because sockets are in this folder.
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="ps") as folder:
         started = Cluster(Path(folder))
         started.environment["PYTHONPATH"] = str(HERE.parent)
@@ -65,8 +65,8 @@ def test_a_single_task_of_srun_is_a_run_of_one(cluster):
 
 
 def test_a_batch_script_that_names_the_store_and_the_number_of_ranks_may(cluster, tmp_path):
-    # What many have, whose programs read the rank from SLURM_PROCID. And torchrun without srun,
-    # where Slurm's variables tell of the job.
+    # Like many users' scripts, whose programs read the rank from SLURM_PROCID. The script also runs
+    # torchrun without srun, so that Slurm's variables describe the job and not a rank.
     script, output = tmp_path / "job.sh", tmp_path / "job.out"
     script.write_text(
         "#!/bin/bash\n"

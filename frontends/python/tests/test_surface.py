@@ -129,7 +129,7 @@ def test_arguments_come_in_horovods_order_with_its_defaults(name):
     for argument, default in wanted.items():
         found = parameters[argument].default
         if name == "broadcast_object" and argument == "obj":
-            continue  # may be left out where it is not looked at
+            continue  # optional, because ranks that are not the root ignore it
         assert found is default or found == default, f"{argument} is {found!r} by default"
     for argument in list(parameters)[len(wanted) :]:
         assert parameters[argument].default is not REQUIRED, argument
@@ -200,7 +200,7 @@ def test_build_queries_tell_what_is_there(tmp_path):
     with pytest.raises(ValueError, match="not been initialized"):
         hvd.mpi_threads_supported()
     assert hvd.nccl_built() == 0 and type(hvd.nccl_built()) is int
-    assert hvd.nccl_built() < 2700  # how scripts ask
+    assert hvd.nccl_built() < 2700  # as scripts check it
     for ask in (
         hvd.gloo_enabled, hvd.gloo_built, hvd.ddl_built, hvd.ccl_built, hvd.cuda_built,
         hvd.rocm_built,

@@ -10,7 +10,8 @@ from launch import DEADLINE, HERE
 
 
 def _pair_of_ports() -> int:
-    """A free port that no connection is given by itself, and so is the one behind it."""
+    """A free port whose next port is also free. The system does not give either port to
+    connections by itself."""
     while True:
         port = random.randrange(20000, 30000)
         with socket.socket() as first, socket.socket() as second:

@@ -101,7 +101,7 @@ while True: time.sleep(60)
 
 
 def gone(process: int) -> bool:
-    """Soon at the latest."""
+    """True if the process has ended. Waits at most a minute."""
     end = time.monotonic() + 60
     while Path(f"/proc/{process}").exists() and time.monotonic() < end:
         time.sleep(0.01)

@@ -1,6 +1,6 @@
-"""What a wheel is made of: nothing is forgotten, and it works outside the checkout.
+"""The parts of a wheel: nothing is forgotten, and the wheel works outside the checkout.
 
-`tools/wheel` builds one and tests that.
+`tools/wheel` builds a wheel and tests that.
 """
 
 import ast
@@ -23,7 +23,7 @@ ROOT = PACKAGE.parents[2]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """The package as a wheel has it: its modules, and beside them what cmake installs."""
+    """The package as in a wheel: its modules, and beside them the files that cmake installs."""
     package = tmp_path_factory.mktemp("installed") / "penstock"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     command = ["cmake", "--install", ROOT / "build/release", "--component", "runtime"]
@@ -48,8 +48,8 @@ def test_every_scheme_and_every_plugin_is_installed(installed):
     assert schemes == {path.name for path in (ROOT / "conf").glob("*.toml")}
     plugins = {path.stem for path in installed.glob("lib/penstock/plugins/*")}
     folders = [path.parent for path in (ROOT / "plugins").glob("*/*/CMakeLists.txt")]
-    folders.remove(ROOT / "plugins/collectives/nccl")  # built with the CUDA part, which no wheel has
-    # The folders are called by the kinds in the plural.
+    folders.remove(ROOT / "plugins/collectives/nccl")  # needs the CUDA part, which no wheel has
+    # The names of the folders are the kinds in the plural.
     kinds = {"memories": "memory"}
     assert plugins == {
         f"{kinds.get(folder.parent.name, folder.parent.name[:-1])}-{folder.name}"
@@ -116,7 +116,7 @@ def test_ucx_of_the_package_index_is_taken_where_the_system_has_none(tmp_path, m
 
 
 def evaluated_unions(tree):
-    """Lines where X | Y with types is evaluated, which Python 3.9 cannot."""
+    """Lines that evaluate X | Y with types, which Python 3.9 does not support."""
     lazy = any(
         isinstance(node, ast.ImportFrom)
         and node.module == "__future__"

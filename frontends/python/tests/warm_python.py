@@ -38,16 +38,17 @@ if request: become.become(request, path)
 
 @functools.cache
 def executable() -> str:
-    """The path of the warm python, which the first call starts."""
+    """The path of the warm python. The first call starts the server."""
     real = os.environ.get("TEST_FRONTEND_PYTHON", "warm") == "real"
     return sys.executable if real else start(MODULES)
 
 
 def start(modules: Sequence[str]) -> str:
-    """Starts a server that imports `modules`; the path of the executable that is its client. The
-    server takes clients at once, and answers when it has imported all. It ends when this process
-    does, however that ends."""
-    # The server removes it. A short path, for the address of a socket is short.
+    """Starts a server that imports `modules`. Returns the path of the executable of its client.
+    The server takes clients at once, and answers when it has imported all modules. It ends
+    when this process ends, for any reason."""
+    # The server removes the folder. The path is short, because the address of a socket must be
+    # short.
     folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="ps"))
     address = folder / "socket"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -55,7 +56,7 @@ def start(modules: Sequence[str]) -> str:
         listener.listen(100)
         named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         own = [os.path.abspath(part) for part in named if part]
-        # Threads are started when torch and numpy are imported, and a fork would lose them.
+        # The imports of torch and numpy start threads, and a fork would lose them.
         single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         what = (str(listener.fileno()), str(folder), ",".join(modules), *own)
         process = subprocess.Popen(
@@ -63,7 +64,7 @@ def start(modules: Sequence[str]) -> str:
             env={**os.environ, **single},
             stdin=subprocess.PIPE,
             pass_fds=[listener.fileno()],
-            start_new_session=True,  # Ctrl-C is for pytest, which ends the server
+            start_new_session=True,  # Ctrl-C goes to pytest, which ends the server
         )
     atexit.register(_end, process)
     client = folder / "python"

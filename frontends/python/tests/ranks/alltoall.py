@@ -1,4 +1,4 @@
-"""All-to-all and reduce-scatter: rows that are dealt out, with every way to say how many."""
+"""All-to-all and reduce-scatter: distributed rows, with every way to give their numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import penstock.torch as hvd
 
 
 def piece(source: int, target: int, rows: int, dtype: torch.dtype) -> torch.Tensor:
-    """What rank `source` sends to rank `target`: every element tells both."""
+    """The rows that rank `source` sends to rank `target`. Every element shows both ranks."""
     return torch.full((rows, 2), source * 8 + target).to(dtype)
 
 
@@ -25,7 +25,7 @@ def check_alltoall_of_equal_parts() -> None:
 
 def check_alltoall_with_splits_gives_what_came_from_each_rank() -> None:
     size, rank = hvd.size(), hvd.rank()
-    # Rank s sends s + t rows to rank t; some rows go nowhere.
+    # Rank s sends s + t rows to rank t. Some rows are sent to no rank.
     splits = [rank + to for to in range(size)]
     for dtype in MOVABLE:
         sent = torch.cat([piece(rank, to, rows, dtype) for to, rows in enumerate(splits)])
@@ -76,7 +76,8 @@ def check_alltoall_has_gradients() -> None:
     rows = int(splits.sum()) + 1
     x = torch.ones(rows, 2, requires_grad=True)
     received, _ = hvd.alltoall(x, splits)
-    # Each receiver weighs what it got with its rank, so a row's gradient tells where it went.
+    # Each receiver multiplies its rows by a number of its rank, so a row's gradient shows its
+    # receiver.
     (received * (rank + 1.0)).sum().backward()
     went = [torch.full((rank + to, 2), to + 1.0) for to in range(size)]
     equal(x.grad, torch.cat([*went, torch.zeros(1, 2)]))
@@ -86,7 +87,7 @@ def check_alltoall_has_gradients() -> None:
 
 
 def share(whole: torch.Tensor) -> torch.Tensor:
-    """This rank's rows: what does not divide goes to the lowest ranks, one each."""
+    """This rank's rows. If rows remain, the lowest ranks get one more row each."""
     return torch.tensor_split(whole, hvd.size())[hvd.rank()].clone()
 
 

@@ -1,4 +1,5 @@
-"""A process group of torch's that is borrowed: what it carries, beside what, and what is refused."""
+"""A borrowed process group of torch: the runs that use it, other work on the group, and
+refusals."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def check_a_run_without_a_configuration_goes_over_what_was_borrowed() -> None:
     ranks = hvd.allgather(torch.tensor([RANK]))
     equal(ranks, torch.arange(SIZE))
     hvd.shutdown()
-    hvd.init(config_text='[scheme]\ncompressor = "fp16"\n')  # nor does this name a transport
+    hvd.init(config_text='[scheme]\ncompressor = "fp16"\n')  # this text names no transport either
     assert hvd.report()["scheme"]["collective"] == "borrowed"
     hvd.shutdown()
 
@@ -121,11 +122,11 @@ def check_a_program_may_let_go_of_the_group_before_the_run_ends() -> None:
 
 
 def last_rank_dies() -> None:
-    """While the others need it."""
+    """The last rank dies while other ranks need it."""
     hvd.lend_process_group()
     hvd.init()
     try:
-        # Its result may not have come to all when the last rank, which has it, dies.
+        # The last rank may have the result and die before other ranks have the result.
         hvd.allreduce(torch.ones(3), name="first")
         if RANK == SIZE - 1:
             os.kill(os.getpid(), signal.SIGKILL)

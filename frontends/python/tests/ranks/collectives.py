@@ -36,7 +36,7 @@ def check_allreduce_gives_sum_min_max_product_and_average() -> None:
             average = hvd.allreduce(own)
             exact = everyone.mean(0)
             if dtype.is_floating_point:
-                # One rounding of the division in the tensor's own type.
+                # The division rounds once, in the type of the tensor.
                 torch.testing.assert_close(
                     average.double(), exact, rtol=2 * torch.finfo(dtype).eps, atol=0
                 )
@@ -146,7 +146,7 @@ def check_average_of_integers_is_truncated() -> None:
 def check_average_of_equal_tensors_is_exact_on_up_to_three_ranks() -> None:
     generator = torch.Generator().manual_seed(5)
     for dtype in REDUCIBLE:
-        # Three times 80 has the eight bits of bfloat16.
+        # Three times 80 fits into the eight bits of bfloat16.
         own = torch.randint(-80, 80, (17, 17), generator=generator).to(dtype)
         average = hvd.allreduce(own)
         if hvd.size() <= 3:

@@ -1,5 +1,5 @@
-"""Several files of checks in one launch, for a launch takes longer than most of them: their names
-are the arguments."""
+"""Several files of checks in one launch, because a launch takes longer than most files. The
+arguments are the names of the files."""
 
 from __future__ import annotations
 

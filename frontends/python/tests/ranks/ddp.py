@@ -1,5 +1,5 @@
-"""ddp_hook keeps what DistributedDataParallel asks of a communication hook; compared with torch's
-own averages and with DistributedOptimizer."""
+"""ddp_hook follows DistributedDataParallel's rules for communication hooks, compared with
+torch's own averages and with DistributedOptimizer."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def check_e2_a_bucket_that_is_not_in_host_memory_goes_through_a_copy() -> None:
     state.close()
 
 
-# ---- E4: what torch's PowerSGDState cannot ----
+# ---- E4: abilities that torch's PowerSGDState does not have ----
 
 
 def check_e4_a_gradient_that_is_not_finite_does_not_stay_in_the_residual() -> None:
@@ -213,7 +213,7 @@ def check_e4_a_gradient_that_is_not_finite_does_not_stay_in_the_residual() -> No
     train(ddp, optimizer, 3)
     (ddp(make_batch(0, 4)[0]).sum() * (float("inf") if RANK == 0 else 1.0)).backward()
     assert all(p.grad is not None for p in model.parameters())
-    assert not all(p.grad.isfinite().all() for p in model.parameters())  # every rank sees it
+    assert not all(p.grad.isfinite().all() for p in model.parameters())  # on every rank
     train(ddp, optimizer, 3)
     assert all(p.isfinite().all() for p in model.parameters())
     same_everywhere(model)

@@ -1,5 +1,5 @@
-"""Rank 2 is gone in the middle of training: by an error ("dies"), or at peace ("leaves"). The
-others' backward must end with an error that names it."""
+"""Rank 2 leaves in the middle of training, by an error ("dies") or in order ("leaves"). The
+backward of other ranks must end with an error that names rank 2."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if __name__ == "__main__":
     ddp, state = wrap(model, TOPK)
     optimizer = sgd(model)
     train(ddp, optimizer, 3)
-    dist.barrier()  # a rank may have its sums before the others have theirs
+    dist.barrier()  # a rank may have its sums earlier than another rank
     if RANK == 2:
         if sys.argv[1] == "dies":
             raise RuntimeError("the reason it died of")
         hvd.shutdown()
-        dist.barrier()  # the others have noticed
+        dist.barrier()  # every other rank has noticed
         sys.exit()
     try:
         train(ddp, optimizer, 3, first=3)

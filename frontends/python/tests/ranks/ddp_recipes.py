@@ -1,5 +1,5 @@
-"""What users do with DistributedDataParallel, through ddp_hook: the dense scheme must give what
-torch's own averages give, and a compressed one the same parameters on every rank."""
+"""Users' recipes for DistributedDataParallel, through ddp_hook. The dense scheme must give
+torch's own averages, and a compressed scheme must give equal parameters on every rank."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def check_grad_scaler_with_infinities() -> None:
             scaler.step(optimizer)
             scaler.update()
         assert min(scales) < 1024.0 < max(scales) * 2
-        # Before an optimizer was seen the void buckets told of step 0.
+        # As long as no optimizer was seen, the void buckets reported step 0.
         assert state is None or told == [False, True, True, True, False, True, True, True], told
 
     compare(training)
@@ -126,7 +126,8 @@ def check_bfloat16_by_autocast() -> None:
             loss.backward()
             optimizer.step()
 
-    # Activations are rounded to 8 bits: a difference of 1e-7 in a parameter may flip one.
+    # Activations are rounded to 8 bits, so a difference of 1e-7 in a parameter may change an
+    # activation.
     compare(training, tolerance=1e-2)
 
 
@@ -145,7 +146,7 @@ def check_a_model_of_bfloat16() -> None:
 
 
 class Mixed(torch.nn.Module):
-    """Its inner layer is bfloat16: DDP gives it buckets of its own."""
+    """The inner layer is bfloat16, so DDP puts it into separate buckets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,7 +160,7 @@ class Mixed(torch.nn.Module):
 
 @needs_torch((2, 3), "bfloat16 over gloo")
 def check_a_model_of_two_element_types() -> None:
-    # As above, for a part of the model.
+    # Rounding as for a model of bfloat16, in a part of the model.
     compare(lambda ddp, model, _: train(ddp, sgd(model), 4), make=Mixed, tolerance=3e-2)
 
 
@@ -211,7 +212,7 @@ def check_accumulation_without_no_sync_counts_each_backward_as_applied() -> None
 
 
 class Branches(torch.nn.Module):
-    """Which branch a rank uses changes from step to step; one is never used."""
+    """The branch that a rank uses changes from step to step. One branch is never used."""
 
     def __init__(self) -> None:
         super().__init__()

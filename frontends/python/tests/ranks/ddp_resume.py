@@ -1,4 +1,4 @@
-"""A checkpoint of model, optimizer and compression: a new process goes on bit for bit."""
+"""A checkpoint of model, optimizer and compression: a new process continues to the bit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_going_on() -> None:
 
         def back() -> None:
             model.load_state_dict(saved["model"])
-            # An optimizer goes on in the tensors that it is given.
+            # An optimizer continues in the given tensors and changes them.
             optimizer.load_state_dict(copy.deepcopy(saved["optimizer"]))
 
         for _ in range(2):  # before the first backward, and in the middle of training

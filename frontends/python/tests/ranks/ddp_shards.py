@@ -1,5 +1,5 @@
-"""What one number of ranks has saved under the hook goes on with another: what is owed to the
-parameters comes, and no more. Arguments: a folder, and "save" or "load"."""
+"""States that one number of ranks saved under the hook are loaded by another number: the unsent
+values reach the parameters, and nothing more. Arguments: a folder, and "save" or "load"."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ddp_support import RANK, SIZE, TOPK, bits_of, join_torch, sgd, train, wrap
 from support import expect, loss_of, make_batch, make_model, run_checks
 
 FOLDER, SAVES = Path(sys.argv[1]), sys.argv[2] == "save"
-SMALL = {"bucket_cap_mb": 0.0002}  # several buckets, which DDP puts together anew after a step
+SMALL = {"bucket_cap_mb": 0.0002}  # several buckets, which DDP arranges again after a step
 
 
 def let_out(ddp, optimizer) -> None:
-    """Steps whose gradients are zero, until everything that was kept has moved the parameters."""
+    """Steps with zero gradients, until all unsent values have reached the parameters."""
     x, y = make_batch(0, 4)
     for _ in range(60):
         optimizer.zero_grad()

@@ -67,7 +67,7 @@ def check_equals_updates_at_once() -> None:
             other.step()
             for scheduler in schedulers:
                 scheduler.step()
-        # All six parameters at each step: hooks watch from the start.
+        # All six parameters in each step, because the hooks are installed from the start.
         assert seen == 6 * STEPS, f"{seen} updates were deferred"
         before = [p.clone() for p in model.parameters()]
         optimizer.flush()
@@ -169,8 +169,8 @@ def check_accumulated_scaled_and_skipped_steps() -> None:
 
 
 class Attention(torch.nn.Module):
-    """Uses the weight of `out_proj` without that module's forward, and a parameter of no module's
-    own forward."""
+    """Uses the weight of `out_proj` without a forward of that module, and a parameter whose
+    module has no forward."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ def check_parameters_that_no_forward_announces() -> None:
 
 
 class Two(torch.nn.Module):
-    """Two layers of which a forward may use one, properly or by its bare weight."""
+    """Two layers. A forward may use one layer only, by a call or by its weight alone."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -70,7 +70,7 @@ def values_of(step: int) -> list[torch.Tensor]:
 
 def wrap(parameters: list[torch.nn.Parameter], scheme: str) -> Any:
     named = [(f"parameter {number}", p) for number, p in enumerate(parameters)]
-    # Their values lie where the comparison cannot read them.
+    # The parameters lie on the device, where the comparison of parameters cannot read them.
     inner = NoUpdate(parameters)
     return hvd.DistributedOptimizer(inner, named, scheme=scheme, check_parameters=False)
 
@@ -185,7 +185,8 @@ def check_what_a_loss_scaler_found_is_told_when_the_next_step_begins() -> None:
         counted = optimizer.counters()
         assert told == moments
         assert (counted["steps"], counted["forgotten_steps"]) == (2, 1)
-        # No stream waits for the runtime any more: the simulator takes that for misuse of its end.
+        # No stream waits for the runtime any more. The simulator would report such a wait as misuse
+        # at the end of the runtime.
         device.read(addresses[0], SHAPES[0])
     optimizer.close()
 
@@ -253,7 +254,7 @@ def flat_buckets(step: int) -> list[torch.Tensor]:
 
 @needs_torch((2, 6), "FSDPModule")
 def check_a_part_of_fsdp2_has_the_bits_of_the_cpu_and_nobody_waits_for_the_device() -> None:
-    # The last check: its sets end with the runtime only.
+    # This check must be the last, because its sets end only with the runtime.
     from penstock.torch.fsdp import PenstockReduceScatter
 
     device.begin(2)
@@ -273,7 +274,7 @@ def check_a_part_of_fsdp2_has_the_bits_of_the_cpu_and_nobody_waits_for_the_devic
 
 
 def a_lost_device_ends_backward_with_its_words() -> None:
-    """A rank alone, whose run is over then."""
+    """For a run of one rank, because the run fails."""
     device.begin(1)
     join_torch()
     state = PenstockState(TOPK)

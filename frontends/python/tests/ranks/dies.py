@@ -1,5 +1,5 @@
-"""The last rank ends in an exception while the others wait for it: they get an error that says why,
-and nobody hangs."""
+"""The last rank ends in an exception while other ranks wait for it. These get an error with the
+cause, and no rank hangs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ try:
         raise KeyError("the reason it died of")
     hvd.allreduce(torch.ones(3), name="never")
 except hvd.HorovodInternalError as error:
-    # "first" may be the one that is cut off, for a rank may die before its neighbours have the sum.
+    # "first" may fail on a survivor, because a rank may die before its neighbours have the sum.
     say(f"survivor {hvd.rank()}: {error}")
     survivors_have_spoken(hvd.rank(), last)
     sys.exit(3)

@@ -1,5 +1,5 @@
-"""FSDP2's gradients reduced by Penstock: compared with training on the whole batch, and by call
-with what the scheme should send."""
+"""FSDP2's gradients reduced by Penstock, compared with training on the whole batch, and for each
+call with the payloads of the scheme."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def trained(scheme: str | None) -> torch.nn.Module:
 
 
 def alone() -> torch.nn.Module:
-    """The same training by one process on the batches of all."""
+    """The corresponding training by one process on the batches of all ranks."""
     model = make_model()
     optimizer = sgd(model, momentum=0.9)
     for step in range(STEPS):
@@ -138,7 +138,7 @@ def check_training_with_topk_learns_a_batch_by_heart() -> None:
 
 def check_each_rank_gets_its_part_of_what_was_sent_and_the_rest_comes_later() -> None:
     rows = 8
-    of_ranks = list(torch.randn(SIZE, rows * SIZE))  # the same on every rank
+    of_ranks = list(torch.randn(SIZE, rows * SIZE))  # equal on every rank
     sent = []
     for one in of_ranks:
         parts = one.view(SIZE, rows)

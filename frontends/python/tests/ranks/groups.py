@@ -24,7 +24,7 @@ def sums(dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
 
 
 def all_equal(got: object, expected: list[torch.Tensor], kind: type) -> None:
-    """`got` is a `kind` of the expected tensors."""
+    """`got` is a `kind` that contains the expected tensors."""
     assert type(got) is kind, f"a {type(got).__name__}, expected a {kind.__name__}"
     assert len(got) == len(expected)
     for one, wanted in zip(got, expected):

@@ -1,5 +1,5 @@
-"""Loops whose guard throws away steps because of what an earlier one has left in the memories: what
-lets go of that, when it is told or by `forget_limit`, which the argument is."""
+"""Loops whose guard throws away steps because an earlier step has left large values in the
+memories. A call or `forget_limit` (the argument) lets go of these values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def let_go(door: Any) -> None:
 
 
 def train(make: Any, at_limit: Any = None) -> list[bool]:
-    """Which of eight steps are taken after one whose spike was applied."""
+    """Applies a step with a spike. Returns for each of the next eight steps whether it was
+    taken."""
     door, taken = make(TOPK), []
     for step in range(9):
         door.optimizer.zero_grad()

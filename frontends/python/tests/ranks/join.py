@@ -25,7 +25,7 @@ SCHEMES = {
 
 
 def train(scheme: str, joins: bool) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
-    """Rank r has data for r + 1 steps. In the others it joins, or hands in no gradient."""
+    """Rank r has data for r + 1 steps. In later steps it joins, or hands in no gradient."""
     model = make_model()
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.1),

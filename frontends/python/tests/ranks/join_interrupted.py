@@ -1,5 +1,5 @@
-"""Ctrl-C on rank 0 while it waits in `join`: rank 1, which waits there too, and the last rank, which
-trains on, get an error that names it."""
+"""Ctrl-C on rank 0 while it waits in `join`. Rank 1, which also waits there, and the last rank,
+which still trains, get an error that names rank 0."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support import begin, say
 import penstock.torch as hvd
 from penstock.torch import world
 
-# A suite that was started in the background ignores Ctrl-C, and so do those whom it starts.
+# Processes that were started in the background ignore Ctrl-C, and their children too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 begin()
 rank, runtime = hvd.rank(), world.current()
@@ -28,7 +28,7 @@ try:
         return joins(patience_us)
 
     def interrupt() -> None:
-        for _ in range(3):  # by then it has waited, and waits again
+        for _ in range(3):  # then rank 0 has waited once and waits again
             rounds.acquire()
         os.kill(os.getpid(), signal.SIGINT)
 

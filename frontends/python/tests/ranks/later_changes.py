@@ -1,4 +1,5 @@
-"""What a user changes after the optimizer was wrapped: momentum that comes later, parameters that are unfrozen."""
+"""Users' changes after the optimizer was wrapped: momentum that comes later, parameters that are
+unfrozen."""
 
 from __future__ import annotations
 

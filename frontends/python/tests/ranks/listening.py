@@ -1,4 +1,4 @@
-"""A rank of one host, over whatever transport: what it listens at, no other host reaches."""
+"""A rank of one host listens only at addresses that no other host reaches, over any transport."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ import penstock.torch as hvd
 
 
 def listening() -> list[str]:
-    """ADDRESS:PORT of the sockets of this process that wait for connections, as the kernel writes
-    them."""
+    """ADDRESS:PORT of the listening sockets of this process, in the kernel's form."""
     own = set()
     for file in Path("/proc/self/fd").iterdir():
         try:
             own.add(os.readlink(file))
         except OSError:
-            continue  # of the listing itself
+            continue  # the file of the listing, which is closed
     found = []
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/self/net", table).read_text(encoding="ascii").splitlines()[1:]:
@@ -31,7 +30,7 @@ def listening() -> list[str]:
 
 
 def is_loopback(address: str) -> bool:
-    """Of IPv4 the first byte is 127; it stands where this machine has the lowest."""
+    """The first byte of an IPv4 address is 127. The text has the byte order of this machine."""
     host = address.split(":")[0]
     if len(host) == 8:
         first = host[6:] if sys.byteorder == "little" else host[:2]

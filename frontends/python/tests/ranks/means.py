@@ -1,5 +1,6 @@
-"""Means of float16: by every door they are right wherever the mean fits, though four times 40000
-does not, and what is small is rounded by float16 alone. The oracle is a float64 mean rounded once."""
+"""Means of float16: in each frontend a mean is right if it fits in float16, although four times
+40000 does not fit, and small values have only the rounding of float16. The oracle is a
+float64 mean, rounded once."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def begin() -> None:
 
 
 def given(rank: int) -> torch.Tensor:
-    """A rank's values: large ones, small ones, and such as differ between ranks."""
+    """A rank's values: large values, small values, and values that differ between ranks."""
     generator = torch.Generator().manual_seed(rank)
     own = torch.randn(60, generator=generator)
     return torch.cat([torch.tensor([40000.0, -65504.0, 1e-6, 6e-8]), own, 1000 * own])
@@ -59,7 +60,7 @@ def check_sums_of_float16_stay_sums() -> None:
 
 
 def averaged_by_optimizer(values: torch.Tensor, parameter_dtype: Any, **options: Any) -> Any:
-    """What an optimizer makes of a gradient of these values."""
+    """The optimizer's result for a gradient with these values."""
     parameter = torch.nn.Parameter(torch.zeros(values.numel(), dtype=parameter_dtype))
     optimizer: Any = hvd.DistributedOptimizer(
         torch.optim.SGD([parameter], lr=0.0), [("weight", parameter)], **options
@@ -97,7 +98,7 @@ def check_optimizers_that_divide_before() -> None:
         gradient_predivide_factor=factor,
     )
     torch.testing.assert_close(got[[0, 2]], torch.tensor([40000.0, 1.0]), rtol=1e-3, atol=0)
-    # The division by the factor is the user's, and comes before float16 rounds.
+    # The user divides by the factor, before the values are rounded to float16.
     assert abs(got[1] - 1e-6) <= factor * 2**-25, got
 
 

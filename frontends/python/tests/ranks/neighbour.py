@@ -1,4 +1,4 @@
-"""A job that sums once and then waits until a file is there, or makes it."""
+"""A job that sums once, and then makes a file or waits until the file exists."""
 
 from __future__ import annotations
 

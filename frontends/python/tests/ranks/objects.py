@@ -1,4 +1,4 @@
-"""Parameters, optimizer state and Python objects from one rank to all."""
+"""Parameters, optimizer state and Python objects from one rank to all ranks."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def check_broadcast_optimizer_state() -> None:
         lambda p, r: torch.optim.Adagrad(p, lr=0.1),
     ]
     for make in makers:
-        # The root has state (as after a restart), the others have none.
+        # The root has state (as after a restart), and the other ranks do not.
         expected = make_model()
         reference = make(expected.parameters(), 0)
         train(reference, expected, 3)

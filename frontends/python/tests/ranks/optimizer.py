@@ -23,8 +23,7 @@ def reference(
     change: Callable[[torch.nn.Module], Any] | None = None,
     scale: float = 1.0,
 ) -> torch.nn.Module:
-    """Trains on whole batches without penstock. change: what happens to gradients before the
-    step."""
+    """Trains on whole batches without penstock. change: changes gradients before the step."""
     model = make_model()
     optimizer = make(model)
     for step in range(STEPS):
@@ -73,7 +72,7 @@ def check_equals_large_batch_training() -> None:
         same_bits_on_all_ranks(model)
         counters = optimizer.counters()
         assert counters["steps"] == STEPS
-        # Of float32 sums among equals both are the same but for a few bytes that count flags.
+        # float32 sums without compression: both counts are equal, except for a few bytes of flags.
         assert counters["dense_moved_bytes"] <= counters["moved_bytes"]
         assert bool(counters["dense_moved_bytes"]) == (hvd.size() > 1)
         optimizer.close()
@@ -162,7 +161,7 @@ def check_backward_passes_per_step() -> None:
         loss_of(model, *make_batch(0, 4)).backward()
     with expect(AssertionError, "Gradients were computed more than backward_passes_per_step times"):
         loss_of(model, *make_batch(0, 4)).backward()
-    # That pass has added to gradients on their way, so ranks might differ from here on.
+    # That backward has changed gradients during their exchange, so ranks might differ from here on.
     with expect(AssertionError, "was changed"):
         optimizer.step()
     optimizer.close()
@@ -172,7 +171,7 @@ def check_backward_passes_per_step() -> None:
     assert optimizer.backward_passes_per_step == 1
     optimizer.zero_grad()
     loss_of(model, *make_batch(0, 4)).backward()
-    # A step after fewer passes than announced averages what is there.
+    # A step after fewer passes than announced averages the present gradients.
     optimizer.step()
     optimizer.set_backward_passes_per_step(3)
     optimizer.zero_grad()
@@ -187,7 +186,7 @@ def check_backward_passes_per_step() -> None:
 
 
 class Branches(torch.nn.Module):
-    """Uses one of two layers."""
+    """Uses either layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -273,7 +272,7 @@ def check_skipped_steps_leave_parameters_alone() -> None:
     optimizer = wrap(model)
     for step in range(STEPS):
         x, y = make_batch(step, 4 * hvd.size())
-        for attempt in range(3):  # skipped twice: once by saying so, once by zero_grad()
+        for attempt in range(3):  # skipped twice: by skip_step() and by zero_grad()
             optimizer.zero_grad()
             optimizer.set_grad_scale(2.0**attempt)
             (loss_of(model, mine(x), mine(y)) * 2.0**attempt).backward()
@@ -382,7 +381,7 @@ def check_create_graph_is_refused() -> None:
     model = make_model()
     optimizer = wrap(model)
     with warnings.catch_warnings(), expect(AssertionError, "create_graph"):
-        warnings.simplefilter("ignore")  # torch's own, about the cycle that this makes
+        warnings.simplefilter("ignore")  # torch warns of the reference cycle that this makes
         loss_of(model, *make_batch(0, 4)).backward(create_graph=True)
     for p in model.parameters():
         p.grad = None

@@ -1,4 +1,4 @@
-"""Every check of DistributedOptimizer in one start of the ranks: run on one, two, three and four."""
+"""All checks of DistributedOptimizer in one launch, on one, two, three and four ranks."""
 
 from __future__ import annotations
 

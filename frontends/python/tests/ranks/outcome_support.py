@@ -1,5 +1,5 @@
-"""The doors of a torch user behind one face, for checks of what becomes of a step's results: a DDP
-model with a hook, a DistributedOptimizer, and FSDP2."""
+"""One interface for the frontends of torch, for checks of outcomes: a DDP model with a hook, a
+DistributedOptimizer, and FSDP2."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ class Hook:
         self.optimizer = optimize(self.model)
 
     def averaged(self) -> None:
-        """Backward is over: every gradient is the average from now on."""
+        """Backward is over, and every gradient is the average from now on."""
 
     def step(self) -> None:
         """The optimizer's step, after `averaged`."""
         self.optimizer.step()
 
     def local(self) -> Any:
-        """Where a backward adds to gradients of this rank only."""
+        """A context in which a backward adds to gradients of this rank only."""
         return self.forward.no_sync()
 
     def set_scale(self, scale: float) -> None:
         self.kept.set_grad_scale(scale)
 
     def state(self) -> list[torch.Tensor]:
-        """What compression keeps on this rank."""
+        """The values that compression keeps on this rank."""
         return [one.clone() for one in self.kept.state_dict().values()]
 
     def save(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Hook:
 
 
 class Views(Hook):
-    """The same where gradients are views of DDP's buckets."""
+    """DistributedDataParallel whose gradients are views of DDP's buckets."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, gradient_as_bucket_view=True, **options)
@@ -137,7 +137,8 @@ class Wrapped(Hook):
 
 
 class Sharded(Hook):
-    """A model of which two layers and the rest were sharded by FSDP2; for more than one rank."""
+    """A model that FSDP2 has sharded in three parts: two layers, and the rest. For several
+    ranks."""
 
     def __init__(
         self,
@@ -187,12 +188,13 @@ if HAS_FSDP2 and SIZE > 1:
 
 
 def fits(door: Any, scheme: str) -> bool:
-    """FSDP2's flat gradients have no memories with a momentum, and no matrices."""
+    """FSDP2's gradients are flat, so there are no matrices. Memories with momentum do not work
+    with FSDP2."""
     return door is not Sharded or scheme not in (MOMENTUM, LOW_RANK)
 
 
 def backward(door: Hook, step: int, factor: float = 1.0) -> None:
-    """This rank's part of a batch through the model, and back."""
+    """Forward and backward of this rank's part of a batch."""
     x, y = make_batch(step, 4 * SIZE)
     (loss_of(door.forward, part(x), part(y)) * factor).backward()
 
@@ -207,15 +209,15 @@ def plain(door: Hook, steps: range) -> None:
 
 
 def same(got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
-    """To the bit."""
+    """Equal to the bit."""
     assert len(got) == len(expected)
     for number, (a, b) in enumerate(zip(got, expected)):
         assert torch.equal(a, b), f"tensor {number} of {len(got)} differs"
 
 
 def same_state(got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
-    """As `same`, for states of two sets: the number in a set's name, its length and the checksum
-    are their own."""
+    """As `same`, for states of two sets, without the number in the set's name, its length and
+    the checksum."""
     assert len(got) == len(expected)
     for one, other in zip(got, expected):
         a, b = (re.sub(rb"(ddp|optimizer|fsdp)\.\d+", b"set", _bytes(x)) for x in (one, other))

@@ -27,7 +27,7 @@ from penstock.torch import devices
 
 
 def outcome_of(door: Any) -> Any:
-    """The StepOutcome of a door of one set."""
+    """The StepOutcome of a frontend with one set."""
     return (door.optimizer._exchange.outcome if isinstance(door, Wrapped)
             else door.kept._exchange._outcome)  # fmt: skip
 

@@ -73,7 +73,7 @@ class Loop:
         (loss_of(self.door.forward, part(x), part(y)) * factor).backward()
 
     def thrown_away(self, factor: float = 1.0) -> None:
-        """A backward whose results are thrown away by the zero that comes next."""
+        """A backward whose results the next zero_grad throws away."""
         if self.thrown:
             self.backward(factor, half=7)
             self.door.averaged()
@@ -114,7 +114,7 @@ class Loop:
     def guard(self) -> None:
         self.zero()
         self.thrown_away(1e4)
-        if self.drawn.random() < 0.5:  # or the next action's zero
+        if self.drawn.random() < 0.5:  # or the zero_grad of the next action
             self.zero()
 
     def guard_tells(self) -> None:
@@ -137,7 +137,7 @@ class Loop:
         self.thrown_away(float("inf"))
 
     def scaler(self) -> None:
-        """A loss scaler that meets an infinity, and leaves the step out."""
+        """A loss scaler that finds an infinity and leaves out the step."""
         self.zero()
         if not self.thrown or isinstance(self.door, Sharded) or SCALER is None:
             return

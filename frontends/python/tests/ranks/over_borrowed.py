@@ -1,5 +1,6 @@
-"""Runs a script of this folder over a borrowed process group: the group is made and borrowed first, and the
-launcher has chosen the transport (PENSTOCK_RUN_CONFIG), whatever the script gives init."""
+"""Runs a script of this folder over a borrowed process group. The group is made and borrowed
+first. The launcher has chosen the transport (PENSTOCK_RUN_CONFIG), and the script's arguments
+of init do not change it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Ranks that begin with parameters of their own, as a script may that broadcasts only later. Says
-what its first step was."""
+"""Ranks that begin with different parameters, like a script that broadcasts only later. Prints
+whether its first step was taken."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Schedulers that plan from measured times, over real MPI, with ranks that are late by chance: whatever they plan and
-plan again, it is the training of wait-free back-propagation."""
+"""Schedulers that plan from measured times, over real MPI, with ranks that are late at random.
+With every plan and after every new plan, training equals wait-free back-propagation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Process sets: who is in them, adding and removing, and collectives over some of the ranks."""
+"""Process sets: their members, adding and removing, and collectives over some of the ranks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from support import equal, expect, run_checks
 
 import penstock.torch as hvd
 
-# Even and odd ranks; none in a world of one, where every set would be the global one.
+# Even and odd ranks. Empty in a world of one, where every set would be the global set.
 static: list[hvd.ProcessSet] = []
 
 
@@ -51,7 +51,7 @@ def check_collectives_of_both_sets_at_once() -> None:
     )
     joined = torch.cat([torch.full((len(members), 3), float(r + 1)) for r in members])
     equal(hvd.allgather(own, process_set=group), joined)
-    # The root counts in the world.
+    # The root is a rank of the world.
     equal(
         hvd.broadcast(own, members[-1], process_set=group),
         torch.full_like(own, float(members[-1] + 1)),

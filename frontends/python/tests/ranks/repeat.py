@@ -44,7 +44,7 @@ OPTIONS = {
     "omgs": '[scheduler.omgs]\nmode = "published"\n',
     "dear": "[scheduler.dear]\nthreshold_bytes = 4096\n",
 }
-# DeAR takes an all-reduce apart: only what is summed can travel under it.
+# DeAR splits an all-reduce into two halves, so only sums can travel under it.
 PAIRS = [(m, s) for m in METHODS for s in SCHEDULERS if s != "dear" or m == "none"]
 
 
@@ -56,7 +56,8 @@ def text_of(method: str, scheduler: str) -> str:
 
 
 def make_net() -> torch.nn.Sequential:
-    """Sizes that no number of ranks from two to four divides; one far above a small message."""
+    """Sizes that cannot be divided by two, three or four ranks. One size is far above a small
+    message."""
     torch.manual_seed(5)
     return torch.nn.Sequential(
         torch.nn.Linear(5, 67),
@@ -98,8 +99,7 @@ def check_a_deterministic_run_gives_the_same_bits_again() -> None:
         prints[name] = fingerprint(model)
         if OTHER_LAUNCH is None:
             assert fingerprint(trained(text_of(method, scheduler))) == prints[name], name
-        # Sums in rank order: how gradients are cut into buckets, and whether the update waits for
-        # the next forward, changes no bit.
+        # Sums are in rank order, so neither the buckets nor deferred updates change a bit.
         assert prints[name] == prints[f"{method} under wfbp"], f"{name} is not {method} under wfbp"
     assert len(set(prints.values())) == len(METHODS), "methods that should differ give one result"
     assert prints["none under wfbp"] != fingerprint(make_net()), "nothing was trained"

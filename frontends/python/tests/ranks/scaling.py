@@ -1,5 +1,5 @@
-"""Loss scaling, clipping and what happens to gradients that are touched on their way: torch's own
-loops and Horovod's, against one process that sees the whole batch."""
+"""Loss scaling, clipping, and changes of gradients during their exchange: torch's own loops and
+Horovod's loops, against one process with the whole batch."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def loss_at(step: int, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor)
 
 
 def reference(make: Maker, clip: bool) -> tuple[torch.nn.Module, list[float]]:
-    """One process, whole batches, and a scaler: the same steps are skipped."""
+    """One process with whole batches and a scaler skips the corresponding steps."""
     model = make_model()
     optimizer = make(model.parameters())
     scaler = new_scaler()
@@ -88,7 +88,7 @@ def trained(
             one_step(model, optimizer, scaler)
             scaler.update()
             scales.append(scaler.get_scale())
-    assert optimizer.counters()["steps"] in (STEPS, STEPS - 1)  # the last may still be open
+    assert optimizer.counters()["steps"] in (STEPS, STEPS - 1)  # the last step may still be open
     optimizer.close()
     return model, scales
 
@@ -166,7 +166,8 @@ def check_autocast() -> None:
                 torch.nn.utils.clip_grad_norm_(net.parameters(), CLIP)
                 scaler.step(its)
                 scaler.update()
-        # Gradients of half precision keep 8 (11) bits; five small steps of a clipped norm.
+        # Gradients of half precision keep 8 (11) bits. There are five small steps of a clipped
+        # norm.
         close(model, plain, tolerance=2e-3)
         same_bits_on_all_ranks(model)
         optimizer.close()
@@ -203,7 +204,7 @@ def check_a_scale_that_was_not_told_is_named_once_where_residuals_are_kept() -> 
 def gradients_under_way() -> tuple[torch.nn.Module, Any]:
     model = make_model()
     optimizer: Any = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters())
-    for step in range(2):  # in the first step gradients leave late
+    for step in range(2):  # the first step sends its gradients late
         optimizer.step()
         optimizer.zero_grad()
         loss_of(model, *map(mine, make_batch(step, 4 * hvd.size()))).backward()
@@ -232,7 +233,7 @@ def check_changed_on_their_way_gradients_are_an_error_with_the_remedy() -> None:
             with expect(AssertionError, "0.weight", "synchronize()", "skip_synchronize"):
                 getattr(optimizer, wait)()
             optimizer.close()
-    # The same in the first step.
+    # The first step also raises the error.
     model = make_model()
     optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters())
     loss_of(model, *map(mine, make_batch(0, 4 * hvd.size()))).backward()

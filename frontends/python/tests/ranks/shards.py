@@ -1,4 +1,4 @@
-"""States that two ranks have saved are loaded by all of three or four."""
+"""Three or four ranks load the states that two ranks have saved."""
 
 from __future__ import annotations
 

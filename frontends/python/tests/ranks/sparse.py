@@ -37,7 +37,7 @@ def reference(
     model: torch.nn.Module,
     left_out: tuple[int, ...] = (),
 ) -> torch.nn.Module:
-    """The mean of the ranks' losses, in one process. left_out: ranks that touch no row."""
+    """The mean of the ranks' losses, in one process. left_out: ranks that use no row."""
     optimizer = make(model.parameters())
     for step in range(STEPS):
         optimizer.zero_grad()

@@ -9,7 +9,8 @@ import penstock.torch as hvd
 
 
 def rows_of(rank: int, dtype: torch.dtype) -> torch.Tensor:
-    """A rank's sparse 10 x 2 tensor: row 0 of every rank, rows of its own, one of them twice."""
+    """A rank's sparse 10 x 2 tensor: row 0, which every rank has, and rows of its own, where one
+    row occurs twice."""
     indices = torch.tensor([[0, rank + 1, rank + 1, 9]])
     values = (torch.arange(8).reshape(4, 2) + 10 * rank).to(dtype)
     return torch.sparse_coo_tensor(indices, values, (10, 2), check_invariants=True)

@@ -1,4 +1,5 @@
-"""State of compression: saved and restored, a run goes on bit for bit; forgotten, it does not."""
+"""State of compression: with a restored state a run continues to the bit, without it the run
+differs."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import torch
 
 import penstock.torch as hvd
 
-# Ranks that are still at it say where they stand before the launcher ends them.
+# Ranks that still run print their tracebacks before the launcher ends them.
 if "PENSTOCK_TEST_DEADLINE" in os.environ:
     faulthandler.dump_traceback_later(float(os.environ["PENSTOCK_TEST_DEADLINE"]) - 10)
 
@@ -50,14 +50,14 @@ def needs_torch(
 
 
 def run_checks(names: dict[str, object]) -> None:
-    """Runs every function named check_*, in the order of definition, says which failed, and shuts
-    down. Call after init()."""
+    """Runs every function named check_*, in the order of definition, prints a failed check, and
+    shuts down. Call after init()."""
     check_all(names)
     print("all checks passed", flush=True)
 
 
 def check_all(names: dict[str, object]) -> None:
-    """As run_checks, without a word when all is well."""
+    """As run_checks, but prints nothing if all checks pass."""
     torch.set_num_threads(1)
     checks = {n: f for n, f in names.items() if n.startswith("check_") and callable(f)}
     assert checks, "no check was found"
@@ -151,8 +151,8 @@ def say(text: str) -> None:
 
 
 def survivors_have_spoken(rank: int, count: int) -> None:
-    """Waits for the other survivors: mpirun ends all ranks as soon as one ends without the others
-    (MPI_Finalize), and they would have said nothing yet."""
+    """Waits for the other survivors. mpirun ends all ranks as soon as one rank ends without
+    MPI_Finalize, so other survivors would not print their errors."""
     said = Path(os.environ["TMPDIR"])  # the launch's own (launch.py)
     (said / f"survivor{rank}").touch()
     while len(list(said.glob("survivor*"))) < count:

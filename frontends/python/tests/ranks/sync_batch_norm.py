@@ -1,5 +1,5 @@
-"""SyncBatchNorm equals torch's BatchNorm over the batches of all ranks joined, forward, backward
-and in what it keeps."""
+"""SyncBatchNorm equals torch's BatchNorm over the joined batches of all ranks, in forward,
+backward and running statistics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def batches(step: int, rest: tuple, dtype: torch.dtype) -> list[torch.Tensor]:
 
 
 def pair(kind: type, options: dict, dtype: torch.dtype) -> tuple[torch.nn.Module, torch.nn.Module]:
-    """The layer under test and torch's, with the same parameters."""
+    """The layer under test and torch's layer, with equal parameters."""
     torch.manual_seed(3)
     plain = kind(CHANNELS, **options).to(dtype)
     for p in plain.parameters():
@@ -49,7 +49,7 @@ def check_training_equals_batch_norm_of_the_joined_batch() -> None:
                 parts = batches(step, rest, dtype)
                 mine = parts[hvd.rank()].clone().requires_grad_()
                 whole = torch.cat(parts).requires_grad_()
-                weights = torch.randn(whole.shape, dtype=dtype)  # the same on every rank
+                weights = torch.randn(whole.shape, dtype=dtype)  # equal on every rank
                 first = sum(len(p) for p in parts[: hvd.rank()])
                 rows = slice(first, first + len(mine))
                 got, wanted = ours(mine), plain(whole)
@@ -62,7 +62,8 @@ def check_training_equals_batch_norm_of_the_joined_batch() -> None:
                     mine.grad, whole.grad[rows], rtol=tolerance, atol=tolerance
                 )
                 for p, q in zip(ours.parameters(), plain.parameters()):
-                    # Gradients of parameters are local; their sum is the whole's.
+                    # Gradients of parameters are local. Their sum is the gradient of the whole
+                    # batch.
                     together = hvd.allreduce(p.grad, op=hvd.Sum)
                     torch.testing.assert_close(
                         together, q.grad, rtol=10 * tolerance, atol=10 * tolerance
@@ -100,7 +101,7 @@ def check_half_precision_keeps_its_type_and_sums_in_float32() -> None:
 def check_a_frozen_input_and_a_layer_without_gradients() -> None:
     ours, plain = pair(torch.nn.BatchNorm1d, {}, torch.float64)
     parts = batches(0, (), torch.float64)
-    ours(parts[hvd.rank()]).sum().backward()  # no gradient of the input: nothing is exchanged
+    ours(parts[hvd.rank()]).sum().backward()  # the input needs no gradient, so nothing is exchanged
     first = sum(len(p) for p in parts[: hvd.rank()])
     with torch.no_grad():
         got = ours(parts[hvd.rank()])

@@ -72,7 +72,7 @@ def check_a_loop_with_a_guard_recovers_as_dense_training_does() -> None:
 
 
 def whole(model: torch.nn.Module) -> list[Any]:
-    """Parameters whose gradients can be read on this rank alone."""
+    """Parameters whose gradients this rank can read without other ranks."""
 
     class Local:
         def __init__(self, grad: torch.Tensor) -> None:
@@ -82,7 +82,8 @@ def whole(model: torch.nn.Module) -> list[Any]:
 
 
 def gan(make: Any, scheme: str, throw: bool, critics: int = 1, first: str = "D") -> Any:
-    """throw: G's backward fills D's gradients, too. Otherwise they are frozen meanwhile."""
+    """throw: G's backward also fills D's gradients. Otherwise D's parameters are frozen during
+    G's backward."""
     torch.manual_seed(0)
     doors = [
         make(scheme, model=torch.nn.Sequential(torch.nn.Linear(4, 8)), optimize=sgd),
@@ -170,7 +171,7 @@ def check_a_step_in_the_direction_of_a_gradient_that_is_thrown_away() -> None:
 
 
 class Two(torch.nn.Module):
-    """Two branches, of which one may be left out."""
+    """Two branches. A forward may leave out a branch."""
 
     def __init__(self) -> None:
         super().__init__()

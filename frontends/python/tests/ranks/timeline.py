@@ -1,4 +1,5 @@
-"""A timeline that every rank starts with the same path: one file, of rank 0, that a viewer can open."""
+"""A timeline that every rank starts with one path: one file, written by rank 0, that a viewer
+can open."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def check_only_rank_0_writes_the_file() -> None:
     model(torch.ones(1, 3)).sum().backward()
     optimizer.step()
     optimizer.close()
-    # In turn, so that what the last one writes would stay.
+    # One rank after the other, so that the file of the last rank would remain.
     for rank in range(hvd.size()):
         if hvd.rank() == rank:
             hvd.stop_timeline()
@@ -32,7 +33,7 @@ def check_only_rank_0_writes_the_file() -> None:
     assert {event["pid"] for event in events} == {0}, "the file is not rank 0's"
     assert any(event["ph"] == "X" for event in events), "the file has no stage of a bucket"
     assert [file.name for file in TRACE.parent.iterdir()] == [TRACE.name], "there are other files"
-    hvd.barrier()  # all have read it
+    hvd.barrier()  # every rank has read the file
 
 
 def check_marked_cycles_are_refused_with_a_warning_and_the_timeline_starts() -> None:

@@ -1,4 +1,4 @@
-"""Handles and names: who waits for whom, and what passes meanwhile."""
+"""Handles and names: which call waits for which operation, and which operations run meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.torch import handles
 
 
 def total(tensor: torch.Tensor) -> torch.Tensor:
-    """The sum over ranks of a tensor that is equal on all."""
+    """The sum over ranks of a tensor that is equal on all ranks."""
     return tensor * float(hvd.size())
 
 
@@ -98,7 +98,7 @@ def check_one_name_twice_is_refused_and_free_again_after_synchronize() -> None:
     first = hvd.allreduce_async(torch.ones(2), name="twice")
     with expect(ValueError, "allreduce.twice", "pending"):
         hvd.allreduce_async(torch.ones(2), name="twice")
-    # Another kind of operation has names of its own.
+    # Each kind of operation has its own names.
     other = hvd.allgather_async(torch.ones(1), name="twice")
     equal(hvd.synchronize(first), torch.ones(2))
     equal(hvd.synchronize(other), torch.ones(hvd.size()))
@@ -113,7 +113,7 @@ def check_one_name_twice_is_refused_and_free_again_after_synchronize() -> None:
 
 
 def check_a_second_broadcast_of_one_name_is_refused_on_every_rank() -> None:
-    # Its root ends first: there the name must not be free while others still hold it.
+    # The root ends first. Its name must not become free while other ranks still use the name.
     first = hvd.broadcast_async(torch.full((1000,), float(hvd.rank())), 0, name="again")
     if hvd.rank() == 0:
         while not handles._pending[first].poll():

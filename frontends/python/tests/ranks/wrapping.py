@@ -1,4 +1,4 @@
-"""What ranks agree on before the first step, and parameters that are wrapped again."""
+"""Agreement of ranks before the first step, and parameters that are wrapped again."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def check_a_second_wrap_drops_gradients_on_their_way() -> None:
     for step in range(2):
         older.step()
         older.zero_grad()
-        if hvd.rank() == 0:  # the others' gradients count as zero, once they are asked for
+        if hvd.rank() == 0:  # gradients of other ranks count as zero, when these ranks synchronise
             backward(model, step)
     optimizer = wrap(model)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -179,7 +179,7 @@ def check_a_process_set_averages_among_its_own() -> None:
         return
     for members, ranks in ((EVEN, range(0, hvd.size(), 2)), (LAST, [hvd.size() - 1])):
         model = make_model()
-        with torch.no_grad():  # other sets may train other values
+        with torch.no_grad():  # other sets may train with other values
             model[4].bias.fill_(1.0 if members.included() else hvd.rank())
         start = {name: p.clone() for name, p in model.state_dict().items()}
         optimizer = wrap(model, process_set=members)
@@ -208,7 +208,7 @@ def check_a_process_set_averages_among_its_own() -> None:
         optimizer.load_compression_state_dict(saved)
         optimizer.flush()
         optimizer.close()
-    # The next one over all ranks fits together again.
+    # The next optimizer over all ranks agrees again.
     model = make_model()
     optimizer = wrap(model)
     backward(model, 0)
@@ -241,7 +241,7 @@ def check_process_sets_and_adasum_in_arguments() -> None:
     with expect(ValueError, "expected an hvd.ProcessSet"):
         wrap(model, process_set=object())
     if hvd.size() == 1:
-        optimizer = wrap(model, op=hvd.Adasum)  # nothing to add: the ordinary optimizer
+        optimizer = wrap(model, op=hvd.Adasum)  # nothing is added: an ordinary optimizer
         for step in range(2):
             optimizer.zero_grad()
             backward(model, step)
@@ -261,7 +261,7 @@ def process_sets() -> tuple[hvd.ProcessSet, hvd.ProcessSet]:
 
 
 EVEN, LAST = process_sets()
-SETS = [EVEN, LAST] if EVEN.ranks != LAST.ranks else []  # in a world of one they are all ranks
+SETS = [EVEN, LAST] if EVEN.ranks != LAST.ranks else []  # equal in a world of one
 
 if __name__ == "__main__":
     hvd.init(process_sets=SETS)

@@ -1,5 +1,5 @@
-"""Accelerate on one device: a model and an optimizer that it prepared take steps through Penstock,
-by the hook where Accelerate made a DDP model, else by DistributedOptimizer.
+"""Accelerate on one device: its prepared model and optimizer take steps through Penstock, by the
+hook if Accelerate has made a DDP model, otherwise by DistributedOptimizer.
 
     python -m torch.distributed.run --nproc-per-node 1 over_gloo.py accelerate_on_device.py
 """
@@ -15,7 +15,8 @@ STEPS = 20
 
 
 def prepared(accelerator: Any, scheme: str) -> tuple[Any, Any, Any, str]:
-    """The model to call, the optimizer, what ends the exchange, and which way was gone."""
+    """The model to call, the optimizer, the function that ends the exchange, and the kind of
+    exchange."""
     import torch
 
     import penstock.torch as hvd

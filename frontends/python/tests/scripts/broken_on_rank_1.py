@@ -1,4 +1,4 @@
-"""Rank 1's script ends in an exception of its own while the others wait for it."""
+"""Rank 1's script ends in an exception while the other ranks wait for it."""
 
 import torch
 

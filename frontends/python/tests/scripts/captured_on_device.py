@@ -21,7 +21,7 @@ LATE_S, CAPTURED_S = 0.1, 0.3
 
 
 def captured(work: Any, inputs: Any, outputs: Any, seconds: float) -> Any:
-    """The graph of `outputs = work(inputs)`, which takes so long to capture."""
+    """The graph of `outputs = work(inputs)`, captured for at least `seconds`."""
     import torch
 
     graph = torch.cuda.CUDAGraph()
@@ -56,7 +56,7 @@ def attempt(device: Any) -> bool:
             time.sleep(LATE_S)
         optimizer.zero_grad()
         model(inputs).square().mean().backward()
-        optimizer.step()  # and the exchange goes on
+        optimizer.step()  # the exchange is still running
         if hvd.rank() == 0:
             with torch.no_grad():
                 graph = captured(other, inputs, outputs, CAPTURED_S)

@@ -39,13 +39,13 @@ def train(model: Any, optimizer: Any, device: Any) -> list[float]:
 
 
 def why_not_compiled(device: Any) -> str:
-    """torch's own reason, of a model that Penstock has nothing to do with."""
+    """torch's own reason, for a model without Penstock."""
     import torch
 
     model = make_model().to(device)
     try:
         train(compiled(model), torch.optim.SGD(model.parameters(), lr=0.1), device)
-    except Exception as error:  # noqa: BLE001  of whatever kind the compiler's are
+    except Exception as error:  # noqa: BLE001  the compiler raises errors of many kinds
         return f"torch.compile does not work here: {str(error).strip()[:300]}"
     return ""
 

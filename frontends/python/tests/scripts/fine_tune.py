@@ -1,5 +1,6 @@
-"""The idiom of fine-tuning: groups of parameters with and without decay, accumulation, clipping of
-what was averaged, objects of any kind gathered for the evaluation. It knows nothing of penstock."""
+"""Usual code for fine-tuning: groups of parameters with and without decay, accumulation,
+clipping of averages, and objects of any kind gathered for the evaluation. It knows nothing of
+penstock."""
 
 import pickle
 

@@ -1,5 +1,5 @@
-"""What the first step on a device takes, and those behind it: in the first, kernels are loaded where
-CUDA_MODULE_LOADING is LAZY, and plans are made.
+"""The times of the first and of later steps on a device. The first step loads kernels if
+CUDA_MODULE_LOADING is LAZY, and makes plans.
 
     CUDA_MODULE_LOADING=EAGER mpirun -np 1 python first_step_on_device.py [--device cuda]
 """
@@ -17,14 +17,14 @@ STEPS = 20
 
 
 def times_of(scheme: str, device: Any) -> list[float]:
-    """Milliseconds of every step, until the device has come to its end."""
+    """Milliseconds of every step, until the device has completed the step."""
     import torch
 
     import penstock.torch as hvd
 
     inputs, labels = (part.to(device) for part in batch(0, hvd.rank()))
     model = make_model().to(device)
-    for _ in range(2):  # torch's own first times
+    for _ in range(2):  # torch's own first-time costs
         torch.nn.functional.cross_entropy(model(inputs), labels).backward()
     model.zero_grad()
     settle(device)

@@ -1,10 +1,11 @@
-"""FSDP2 on a device: a model that it shards takes steps, and what reduces its gradients does on the
-device what it does on the CPU.
+"""FSDP2 on a device: a sharded model takes steps, and Penstock's reduce-scatter gives the results
+of the CPU on the device.
 
     python -m torch.distributed.run --nproc-per-node 2 over_gloo.py fsdp_on_device.py [--device cuda]
 
-NCCL wants a device for each rank, so each rank shards a model over itself alone; torch reduces
-nothing then. The object that FSDP2 would call is called by hand, on the buffers of all ranks.
+NCCL needs a device for each rank, so each rank shards a model over itself alone, and torch
+reduces nothing. The script itself calls the object that FSDP2 would call, on the buffers of all
+ranks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rank 1 comes to hvd.init() so late that rank 0 has given it up."""
+"""Rank 1 calls hvd.init() so late that rank 0 has given up."""
 
 import os
 import sys

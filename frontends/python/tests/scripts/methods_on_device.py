@@ -21,9 +21,9 @@ from typing import Any
 
 from train_on_device import is_first_rank, why_not
 
-# How launchers tell the number of ranks on this host.
+# Variables in which launchers give the number of ranks on this host.
 LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE")
-# As they are they would be staged.
+# Vectors as pairs, because uncompressed gradients would be staged.
 VECTORS_AS_PAIRS = """
 [[rule]]
 match = { dims = { max = 1 } }
@@ -54,7 +54,8 @@ METHODS: dict[str, tuple[str, float]] = {
     "tbq": ("threshold = 0.5", 0),
 }
 MEMORIES = ("residual", "none")
-# Sent from device to device over NCCL, which adds halves in an order of its own.
+# Methods whose payloads go from device to device over NCCL. NCCL adds 16-bit values in its own
+# order.
 OVER_NCCL: dict[str, tuple[str, float]] = {
     "none": ("", 1e-6),
     "topk": ("density = 0.05", 0),
@@ -63,9 +64,9 @@ OVER_NCCL: dict[str, tuple[str, float]] = {
     "powersgd": ("rank = 4", 1e-4),
     "acpsgd": ("rank = 4", 1e-4),
 }
-# By how much a result may be another one where it may, if it is rounded to so few bits.
+# The additional allowed distance if results are rounded to this type.
 ROUNDING = {"float32": 0.0, "float16": 2**-10, "bfloat16": 2**-7}
-# Several small ones share a bucket; one is larger than any tile of a kernel.
+# Small gradients share a bucket. One gradient is larger than any tile of a kernel.
 SHAPES = ((64, 3, 7, 7), (64,), (256, 64), (1000, 512), (1000,), (31,), ())
 
 
@@ -129,7 +130,7 @@ def results(
 
 
 def apart(found: list[list[Any]], expected: list[list[Any]], tolerance: float) -> str:
-    """How results differ by more than they may; empty where they do not."""
+    """The first difference above the tolerance, or an empty text."""
     import torch
 
     if tolerance == 0:
@@ -149,7 +150,7 @@ def apart(found: list[list[Any]], expected: list[list[Any]], tolerance: float) -
 def compare(
     methods: dict[str, tuple[str, float]], route: str, device: Any, type_name: str, steps: int
 ) -> bool:
-    """Runs these methods; whether all agree."""
+    """Runs these methods. True if all agree."""
     import torch
 
     import penstock.torch as hvd
@@ -202,7 +203,7 @@ def main() -> int:
 
     import penstock.torch as hvd
 
-    # Which ranks the transport of devices connects is the run's to say.
+    # The run decides which ranks the transport for devices connects.
     run = f'[scheme]\nroute = "{options.route}"\n'
     hvd.init(config_text=run + ('[transport]\ndevice = "nccl"\n' if options.nccl else ""))
     device: Any = "cpu"

@@ -1,4 +1,5 @@
-"""What the scripts that try one thing on a CUDA device share: where they run, and why they do not."""
+"""Shared by the scripts that test one thing on a CUDA device: where they run, and why they are
+skipped."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from train_on_device import is_first_rank, why_not
 
 
 class Skipped(Exception):
-    """Why there is nothing to try after all."""
+    """The reason why the test cannot run on this device."""
 
 
 def say(words: str) -> None:
@@ -20,7 +21,7 @@ def say(words: str) -> None:
 
 
 def settle(device: Any) -> None:
-    """Until the device has done all."""
+    """Waits until the device has completed all work."""
     import torch
 
     if device.type == "cuda":
@@ -28,8 +29,9 @@ def settle(device: Any) -> None:
 
 
 def run(about: str | None, attempt: Callable[[Any], bool], config: str = "") -> int:
-    """Makes the world and the device (--device cuda or cpu), tries it there and returns the status:
-    1 where `attempt` was not right. Without a device it says "skipped" and why."""
+    """Makes the world and the device (--device cuda or cpu), runs `attempt` there and returns
+    the status: 1 if `attempt` was not right. If there is no device, it prints "skipped" and
+    the reason."""
     parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     options = parser.parse_args()

@@ -1,5 +1,4 @@
-"""Runs a script over torch's gloo, where there is neither MPI nor UCX: the group is made and borrowed
-first.
+"""Runs a script over torch's gloo, without MPI and UCX. The group is made and borrowed first.
 
     python -m torch.distributed.run --standalone --nproc-per-node 2 over_gloo.py SCRIPT [ARG...]
 """

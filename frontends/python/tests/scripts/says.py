@@ -1,4 +1,5 @@
-"""A training of two steps by README's two lines, with what a test asks for left out or in."""
+"""A training of two steps with README's two lines. The arguments of a test add or leave out
+parts."""
 
 import sys
 

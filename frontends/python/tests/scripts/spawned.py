@@ -1,4 +1,4 @@
-"""torch's tutorial: ranks of mp.spawn, with rank and size given to init_process_group alone."""
+"""torch's tutorial: ranks of mp.spawn. Only init_process_group gets the rank and the size."""
 
 import os
 import sys

@@ -35,7 +35,7 @@ def main():
     args = parser.parse_args()
 
     hvd.init()
-    torch.manual_seed(42 + hvd.rank())  # ranks start apart: broadcast_parameters has work to do
+    torch.manual_seed(42 + hvd.rank())  # ranks start apart: broadcast_parameters is necessary
     torch.set_num_threads(1)
 
     generator = torch.Generator().manual_seed(1)

@@ -26,14 +26,15 @@ SCHEMES = {
     ),
     "powersgd": '[scheme]\ncompressor = "powersgd"\nmemory = "residual"\nscheduler = "wfbp"\n',
 }
-# Sums of float32 in another order differ by some 1e-7 each; after 40 steps of a network this smooth
-# losses do by far less than this, also where a selection takes another of two nearly equal elements.
+# Sums of float32 in another order differ by some 1e-7. After 40 steps of a network this smooth,
+# losses differ by far less than this, even if a selection takes the other of two nearly equal
+# elements.
 TOLERANCE = 0.02
 ROWS = 64  # of each rank in each step
 
 
 def why_not(device: str) -> str:
-    """Why there is nothing to run; empty where there is."""
+    """The reason why nothing can run, or an empty text."""
     try:
         import torch
     except ImportError as error:
@@ -102,7 +103,7 @@ def take_step(
     step: int,
     backward: Callable[[Any], None] = lambda loss: loss.backward(),
 ) -> Any:
-    """On this rank's batch of that step; the loss, for which nobody has waited yet."""
+    """One step on this rank's batch. Returns the loss, without a wait for the device."""
     import torch
 
     import penstock.torch as hvd
@@ -118,7 +119,7 @@ def take_step(
 def curve(
     wrap: Callable[..., Any], scheme: str, device: Any, steps: int
 ) -> tuple[list[float], float]:
-    """The mean loss of all ranks in every step, and the milliseconds of one."""
+    """The mean loss of all ranks in every step, and the milliseconds per step."""
     import torch
 
     import penstock.torch as hvd
@@ -137,7 +138,7 @@ def curve(
 
 
 def train(device: Any, steps: int) -> bool:
-    """Trains in every way; whether all curves agree."""
+    """Trains with every frontend and scheme. True if all curves agree."""
     import torch
 
     import penstock.torch as hvd
@@ -195,12 +196,12 @@ def main() -> int:
     import penstock.torch as hvd
 
     hvd.init()
-    warnings.simplefilter("error")  # copies through host memory are warned of
+    warnings.simplefilter("error")  # a copy through host memory gives a warning
     device = torch.device("cpu")
     if options.device == "cuda":
         device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
         torch.cuda.set_device(device)
-    if dist.is_initialized():  # and borrowed: over_gloo.py
+    if dist.is_initialized():  # over_gloo.py has made and borrowed it
         agree = train(device, options.steps)
     else:
         agree = with_group(lambda: train(device, options.steps))

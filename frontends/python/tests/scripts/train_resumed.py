@@ -1,5 +1,5 @@
-"""The idiom of image training: batches in pieces, a rate that warms up by the batch, metrics that
-average themselves, epochs that go on from the last checkpoint. It knows nothing of penstock."""
+"""Usual code for image training: batches in pieces, a rate that warms up per batch, averaged
+metrics, and epochs that continue from the last checkpoint. It knows nothing of penstock."""
 
 import argparse
 import math

@@ -122,5 +122,5 @@ def _tie_the_ends() -> None:
     memory that is shared with other children, which would take 0.2 s of a core."""
     process = ctypes.CDLL(None)
     process.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    process.on_exit(process._exit, None)  # which is called with the exit code
-    process.__cxa_atexit(process.fflush, None, None)  # the last one in is the first one out
+    process.on_exit(process._exit, None)  # on_exit calls _exit with the exit code
+    process.__cxa_atexit(process.fflush, None, None)  # before _exit: the last handler runs first

@@ -1,7 +1,6 @@
-"""The client of the warm python: `client.py SOCKET ARGUMENTS` is `python ARGUMENTS`, in a child of
-the server that listens at SOCKET. It ends as the child does, by a signal too.
-
-It is started for every rank, so it imports little.
+"""The client of the warm python: `client.py SOCKET ARGUMENTS` acts as `python ARGUMENTS`, in a
+child of the server that listens at SOCKET. It ends as the child does, also by a signal. It is
+started for every rank, so it imports little.
 """
 
 import marshal
@@ -17,11 +16,11 @@ PASSED_ON = (
 
 
 def main() -> int:
-    """The exit code of the child; minus the signal's number if one has ended it."""
+    """The exit code of the child, or minus the number of the signal that ended it."""
     ignored = [number for number in PASSED_ON if signal.getsignal(number) == signal.SIG_IGN]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.connect(sys.argv[1])
-        # The request is the first message: signals wait until it is on its way.
+        # The request must be the first message, so signals are blocked until it is sent.
         signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
         for number in PASSED_ON:
             if number not in ignored:
@@ -37,7 +36,7 @@ def main() -> int:
 
 code = main()
 if code < 0:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the child has left one
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the child has already left a core file
     if -code not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)

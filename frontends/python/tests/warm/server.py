@@ -1,4 +1,4 @@
-"""The server of the warm python: has imported torch once, and forks a child for each client.
+"""The server of the warm python: it imports torch once, and forks a child for each client.
 
 A rank takes two seconds of a core to import torch, and most tests are shorter. A child has imported
 torch already, and then behaves like `python ARGUMENTS` (become.py). The client (client.py) is the
@@ -104,9 +104,10 @@ class Server:
                         return request
 
     def _fork(self, client: socket.socket, child: list[int]) -> Request | None:
-        """Reads a client's first message; a request in the child, which `child` names."""
+        """Reads a client's first message. Returns the request in the child, whose process id
+        goes to the list `child`."""
         message, streams, _, _ = socket.recv_fds(client, LONGEST_REQUEST, 3)
-        if not message:  # it has gone without a word
+        if not message:  # the client has ended without a request
             self._forget(client)
             return None
         process = os.fork()
@@ -121,7 +122,7 @@ class Server:
         return None
 
     def _let_go(self) -> None:
-        """In a child: nothing of the server stays open, nor do its signals mean anything."""
+        """In a child: closes the files of the server and resets its signals."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for file in self._selector.get_map().values():
