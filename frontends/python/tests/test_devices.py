@@ -141,7 +141,7 @@ def test_reductions_of_fsdp_and_a_sharded_model_are_tried_on_the_cpu():
 
 
 def test_ranks_that_train_apart_are_tried_on_the_cpu():
-    done = over_gloo(2, "far_apart_on_device.py")
+    done = on_device("far_apart_on_device.py", "--device", "cpu")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(": 0.0e+00 from the CPU") == 4, done.stdout
 

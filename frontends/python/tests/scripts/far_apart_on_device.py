@@ -16,7 +16,7 @@ SCHEMES = {
     "topk": '[scheme]\ncompressor = "topk"\nmemory = "residual"\n[compressor.topk]\ndensity = 0.1\n',
 }
 STEPS = 20
-TOLERANCE = 1e-5  # multiplications and additions are fused on a device
+TOLERANCE = 1e-5  # parameters are mixed with fused operations on a device
 
 
 def anchors_after(device: Any, scheme: str, where: Any) -> Any:
