@@ -194,6 +194,7 @@ PARTS: tuple[Part, ...] = (
     Part("methods_over_nccl_1", "methods over NCCL, one rank", OVER_NCCL, a_device),
     Part("compiled", 'steps under torch.compile(mode="reduce-overhead")', script(1, 150, f"{SCRIPTS}/compiled_on_device.py"), a_device),
     Part("fsdp", "FSDP2, two ranks on one device", script(2, 60, f"{SCRIPTS}/fsdp_on_device.py"), a_device),
+    Part("far_apart", "ranks that train apart, two on one device", script(2, 60, f"{SCRIPTS}/far_apart_on_device.py"), a_device),
     Part("accelerate", "Accelerate on one device", script(1, 60, f"{SCRIPTS}/accelerate_on_device.py"), accelerate),
     Part("first_step_lazy", "the first step, kernels loaded when first used", script(1, 60, FIRST, CUDA_MODULE_LOADING="LAZY"), a_device),
     Part("first_step_eager", "the same, all kernels loaded before", script(1, 60, FIRST, CUDA_MODULE_LOADING="EAGER"), a_device),

@@ -100,7 +100,7 @@ def on_device(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     "script",
     (
         "train_on_device.py", "methods_on_device.py", "first_step_on_device.py", "captured_on_device.py",
-        "compiled_on_device.py", "fsdp_on_device.py", "accelerate_on_device.py",
+        "compiled_on_device.py", "fsdp_on_device.py", "far_apart_on_device.py", "accelerate_on_device.py",
     ),
 )  # fmt: skip
 def test_the_check_of_a_device_says_that_it_is_skipped_without_one(script):
@@ -138,6 +138,12 @@ def test_reductions_of_fsdp_and_a_sharded_model_are_tried_on_the_cpu():
     done = over_gloo(2, "fsdp_on_device.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("as on the CPU") == 3 and "0.00% from the plain one" in done.stdout
+
+
+def test_ranks_that_train_apart_are_tried_on_the_cpu():
+    done = on_device("far_apart_on_device.py", "--device", "cpu")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(": 0.0e+00 from the CPU") == 4, done.stdout
 
 
 def test_a_capture_without_a_device_says_why_it_is_skipped():

@@ -66,5 +66,5 @@ def test_the_first_round_says_what_it_sends_and_a_broken_rank_says_so_once():
     said = run_ranks("local_steps_says.py", 2).stdout
     assert said.count("; a round of 4 steps sends") == 1, said
     assert "averaged nothing" not in said, said
-    assert said.count("penstock warning: rank 1: parameter weight and 1 others is not finite") == 1
+    assert said.count("penstock warning: rank 1: parameter weight (and 1 more) is not finite") == 1
     assert said.index("before the first round") < said.index("a round of 4 steps"), said

@@ -99,6 +99,15 @@ def refuse_capture_of_updates() -> None:
     )
 
 
+def refuse_capture_of_steps() -> None:
+    """RuntimeError while the current stream's work is captured in a CUDA graph, because a replay
+    would train without counting the steps of a round."""
+    _refuse_while_capturing(
+        "a step of LocalSteps is captured in a CUDA graph, and a replay would not count it: leave "
+        "optimizer.step() out of the graph"
+    )
+
+
 def _refuse_while_capturing(why: str) -> None:
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError(why)

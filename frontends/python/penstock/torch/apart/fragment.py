@@ -142,21 +142,22 @@ class Fragment:
     @torch.no_grad()
     def land(self, outer: OuterStep, mix: float) -> list[str]:
         """Waits, takes the outer step and moves the parameters to mix * parameter + (1 - mix) *
-        anchor. Parameters without gradients stay. A parameter whose result is not finite goes back
-        to its anchor, which stays. Returns the names of such parameters that are not finite on this
-        rank themselves, or the word "" for those of other ranks."""
+        anchor. Frozen parameters stay. A parameter whose result is not finite goes back to its
+        anchor, which stays. Returns an entry for each such parameter: its name, or "" if the
+        parameter is finite on this rank."""
         self.wait()
         causes = []
         for number, (name, parameter) in enumerate(self.named):
+            values, anchor = values_of(parameter), self.anchors[number]
+            if not parameter.requires_grad:
+                continue
             if self._gone[number]:
-                finite = bool(torch.isfinite(values_of(parameter)).all())
-                causes.append("" if finite else name)
-                values_of(parameter).copy_(self.anchors[number])
-            elif parameter.requires_grad:
-                anchor = self.anchors[number]
+                causes.append("" if bool(torch.isfinite(values).all()) else name)
+                values.copy_(anchor)
+            else:
                 momentum = self.momenta[number] if self.momenta else None
                 outer.move(anchor, self.results[number], momentum)
-                self._mix(values_of(parameter), anchor, mix)
+                self._mix(values, anchor, mix)
         self.results, self._gone, self._is_there = [], [], False
         return causes
 

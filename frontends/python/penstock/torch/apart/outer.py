@@ -47,10 +47,12 @@ class OuterStep:
     ) -> None:
         """Changes `anchor` and `momentum` in place. May change `drift`, the mean of the ranks. All
         three have one shape, element type and device."""
+        # Products and sums are rounded apart. A fused operation (`alpha=`) gives other bits on
+        # another kind of processor, and anchors must have equal bits on all ranks.
         if momentum is not None:
             momentum.mul_(self.momentum).add_(drift)
-            drift = drift.add_(momentum, alpha=self.momentum) if self.nesterov else momentum
-        anchor.sub_(drift, alpha=self.lr)
+            drift = drift.add_(momentum * self.momentum) if self.nesterov else momentum
+        anchor.sub_(drift * self.lr)
 
 
 AVERAGE = OuterStep(lr=1.0, momentum=0.0)

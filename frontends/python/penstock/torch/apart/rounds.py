@@ -10,7 +10,7 @@ import weakref
 import torch
 
 from penstock.common.rotation import Rotation
-from penstock.torch import world
+from penstock.torch import devices, world
 from penstock.torch.apart.fragment import Fragment
 from penstock.torch.apart.layers import fragments_of
 from penstock.torch.apart.outer import OuterStep
@@ -46,6 +46,7 @@ class Rounds:
         self.mix = mix
         self.outer = outer
         self._names = [name for name, _ in named]
+        self._on_device = any(parameter.is_cuda for _, parameter in named)
         self.steps = 0  # of the optimizer, since the parameters were equal to the first anchors
         self._is_checked = False  # the ranks have compared their anchors
         self._has_said_cause = False
@@ -88,6 +89,8 @@ class Rounds:
 
     def before_step(self) -> None:
         """Call it before every step of the optimizer. Collective before the first one."""
+        if self._on_device:
+            devices.refuse_capture_of_steps()
         self.take_anchors()
         if not self._is_checked:
             first = self.fragments[0].set
@@ -131,7 +134,7 @@ class Rounds:
         if not own or self._has_said_cause:
             return
         self._has_said_cause = True
-        more = f" and {len(own) - 1} others" if len(own) > 1 else ""
+        more = f" (and {len(own) - 1} more)" if len(own) > 1 else ""
         print(
             f"penstock warning: rank {world.rank()}: parameter {own[0]}{more} is not finite after "
             f"step {self.steps} of LocalSteps. On all ranks {len(causes)} parameters go back to "
