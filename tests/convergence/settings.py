@@ -54,10 +54,6 @@ SETTINGS: dict[str, Setting] = {
     **{f"top-k in {kind}": Setting(_scheme("topk-residual", **{"compressor.topk.value_type": kind})) for kind in ("fp16", "bf16", "int8")},
     **{f"dgc in {kind}": Setting(_scheme("dgc", **{"compressor.dgc.value_type": kind})) for kind in ("fp16", "bf16", "int8")},
     **{
-        f"{name} in bf16": Setting(_scheme(name, **{f"compressor.{plugin}.value_type": "bf16"}))
-        for name, plugin in (("power-sgd", "powersgd"), ("acp-sgd", "acpsgd"), ("power-sgd-alternating", "powersgd-alternating"))
-    },
-    **{
         f"dgc, clipping {kind}": Setting(_scheme("dgc", **{"memory.dgc.clipping": kind, "memory.dgc.clip": clip}))
         for kind, clip in (("norm", 0.2), ("norm_global", 0.2), ("value", 0.001), ("value_global", 0.02))
     },
