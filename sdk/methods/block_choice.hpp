@@ -43,24 +43,27 @@ class BlockChoice {
     }
     const uint64_t least = count == k ? 0 : least_key(count, k);
     uint32_t smallest = UINT32_MAX;
-    for (uint64_t j = 0, chosen = 0; chosen < k; ++j) {
-      if (key(j) < least) continue;
+    for (uint64_t j = 0, chosen = 0; chosen < k;
+         ++j) {  // without branches, which none could foresee
+      const bool is_chosen = key(j) >= least;
       positions[chosen] = static_cast<uint16_t>(room_.indices[j]);
-      values[chosen++] = room_.values[j];
-      smallest = std::min(smallest, magnitude(j));
+      values[chosen] = room_.values[j];
+      smallest = is_chosen ? std::min(smallest, magnitude(j)) : smallest;
+      chosen += is_chosen;
     }
-    guess_ = 0.9f * std::bit_cast<float>(smallest);
-    if (!std::isfinite(guess_)) guess_ = 0;
+    learn(std::bit_cast<float>(smallest));
   }
 
  private:
   // With more elements than that per choice, a selection from the whole block is faster.
   static constexpr uint64_t kMostSearched = 8;
+  static constexpr uint32_t kBins = 256;
 
   struct Room {
     uint32_t indices[kBlockSize];
     float values[kBlockSize];
     uint64_t keys[kBlockSize];
+    uint16_t bins[kBins];
   };
 
   uint32_t magnitude(uint64_t j) const {
@@ -70,16 +73,37 @@ class BlockChoice {
   uint64_t key(uint64_t j) const {
     return uint64_t{magnitude(j)} << 32 | (UINT32_MAX - room_.indices[j]);
   }
-  // The key that `k` of the `count` collected elements reach.
+  // The key that `k` of the `count` collected elements reach. Their magnitudes, counted in steps of
+  // less than a hundredth from the smallest one on, leave a few that have to be sorted.
   uint64_t least_key(uint64_t count, uint64_t k) {
-    for (uint64_t j = 0; j < count; ++j) room_.keys[j] = key(j);
-    std::nth_element(room_.keys, room_.keys + k - 1, room_.keys + count, std::greater<>());
+    uint32_t lowest = UINT32_MAX;
+    for (uint64_t j = 0; j < count; ++j) lowest = std::min(lowest, magnitude(j));
+    const auto bin_of = [&](uint64_t j) {
+      return std::min((magnitude(j) - lowest) >> 16, kBins - 1);
+    };
+    std::fill_n(room_.bins, kBins, uint16_t{0});
+    for (uint64_t j = 0; j < count; ++j) ++room_.bins[bin_of(j)];
+    uint32_t bin = kBins - 1;
+    for (; room_.bins[bin] < k; --bin) k -= room_.bins[bin];
+    uint64_t n = 0;
+    for (uint64_t j = 0; j < count; ++j) {
+      room_.keys[n] = key(j);
+      n += bin_of(j) == bin;
+    }
+    std::nth_element(room_.keys, room_.keys + k - 1, room_.keys + n, std::greater<>());
     return room_.keys[k - 1];
+  }
+  // Blocks of one gradient scatter by a few hundredths; after a leap the newest block counts alone.
+  void learn(float smallest) {
+    const bool is_near = smallest < 1.25f * level_ && level_ < 1.25f * smallest;
+    level_ = is_near ? 0.75f * level_ + 0.25f * smallest : smallest;
+    guess_ = std::isfinite(level_) ? 0.94f * level_ : 0;
   }
 
   Room& room_;
   kernels::SelectScratch scratch_;
   kernels::CodePath path_;
+  float level_ = 0;  // of the smallest choices from the blocks before
   float guess_ = 0;
 };
 

@@ -166,6 +166,8 @@ class BlockCompressor : public FoldingEncoder<Method> {
         block.load(work, room.numbers);
         numbers = room.numbers;
       }
+      if (!block.is_run() && b + 1 < blocks.count() && !blocks.begins_row(b + 1))
+        blocks[b + 1].prefetch(work);
       if constexpr (transforms()) method().forward(block, room.numbers);
       const uint64_t count = Blocks::kept(block.size(), k_);
       choice.largest(numbers, block.size(), count, chosen.positions.data() + first,

@@ -40,6 +40,12 @@ struct Block {
     for (uint64_t row = 0; row < rows; ++row)
       std::memcpy(target + row * cols, item + first + row * stride, cols * sizeof(float));
   }
+  // Fetches the block's elements of `item`, of which a processor would not foresee the next row.
+  void prefetch(const float* item) const {
+    for (uint64_t row = 0; row < rows; ++row)
+      for (uint64_t col = 0; col < cols; col += 16)  // a cache line
+        __builtin_prefetch(item + first + row * stride + col);
+  }
   // Copies source[size()] to the block's elements of `item`.
   void store(const float* source, float* item) const {
     for (uint64_t row = 0; row < rows; ++row)

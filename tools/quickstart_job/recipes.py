@@ -183,5 +183,5 @@ def recipe_of_file(path: Path) -> Recipe:
     scheme = toml_text.load(path).get("scheme", {})
     if not isinstance(scheme, dict):
         raise ValueError(f"{path}: scheme is {scheme!r}, expected a table")
-    votes = scheme.get("compressor") in ("signsgd", "signum")
+    votes = scheme.get("compressor") in ("signsgd", "signum", "demo")
     return Recipe(path.stem, path, path.stem, votes=votes, own_momentum=scheme.get("memory") in ("dgc", "momentum", "ef21"))
