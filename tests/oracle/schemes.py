@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .blocks import BlockTopK, Demo
 from .coded import Inceptionn, Int8, MaxMin, Sketch, Tbq
 from .dense import DenseMean, MajorityVote, RoundedMean
 from .dgc import DenseWithMomentum, Dgc, DgcOptions
@@ -176,6 +177,16 @@ def _sparse_more(choice: Choice, items: list[Item], ranks: int, seed: int) -> Me
     return method(items, ranks, memory["plugin"] == "residual", **options, **seeds)
 
 
+def _blocks(choice: Choice, items: list[Item], ranks: int) -> Method:
+    """Block top-k and DeMo, with a residual that may decay, or none."""
+    memory = choice.memory
+    if memory["plugin"] not in ("none", "residual"):
+        raise ValueError(f"the memory is {dict(memory)}, which this oracle does not simulate; a residual or none")
+    kind, names = (Demo, ("k", "value_type", "sign")) if choice.compressor["plugin"] == "demo" else (BlockTopK, ("k", "value_type"))
+    options = _options(choice.compressor, _same(*names)) | _options(memory, _same("beta"))
+    return kind(items, ranks, memory["plugin"] == "residual", **options)
+
+
 def _shifted(choice: Choice, items: list[Item], ranks: int, seed: int) -> Method:
     """Methods with a shift: the difference from the shift is sent by top-k or quantised."""
     name = choice.compressor["plugin"]
@@ -232,6 +243,8 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
     if name == "powersgd-alternating":
         names = _same("rank", "minimum_compression_rate", "value_type")
         return [AlternatingPowerSgd(items, ranks, seed=seed, **_options(choice.compressor, names))]
+    if name in ("blocktopk", "demo"):
+        return [_blocks(choice, items, ranks)]
     if name in SPARSE_MORE:
         return [_sparse_more(choice, items, ranks, seed)]
     if name != "topk":
@@ -259,6 +272,8 @@ def _alignment(choice: Choice, item: Item) -> int:
     name = choice.compressor["plugin"]
     if name in ("powersgd", "acpsgd"):
         return 1 if len(item.shape) < 2 else 0
+    if name in ("blocktopk", "demo"):
+        raise ValueError(f"{name} is cut between rows of blocks, which this oracle does not simulate; it simulates the route flat")
     if choice.compressor.get("scope", "item") != "item":
         raise ValueError(f"{name} chooses across buckets, which this oracle simulates on the route flat alone")
     return choice.compressor.get("bucket", 512) if name == "qsgd" else ALIGNMENTS.get(name, 0)

@@ -106,6 +106,8 @@ _RECIPES = (
     Recipe("ef-sign", CONF / "ef-sign.toml", "ef-sign"),
     Recipe("ef21-sgdm", CONF / "ef21-sgdm.toml", "ef21-sgdm 1 %", own_momentum=True),
     Recipe("diana", CONF / "diana.toml", "diana 4 bits"),
+    Recipe("sparseloco", CONF / "sparseloco.toml", "sparseloco's exchange"),
+    Recipe("demo", CONF / "demo.toml", "demo 32 of 4096", votes=True),
     Recipe("one-bit", CONF / "one-bit.toml", "one-bit"),
     Recipe("qsgd", CONF / "qsgd.toml", "qsgd 4 bits", {}, ("rule",)),
     Recipe("terngrad", CONF / "terngrad.toml", "terngrad"),
