@@ -284,8 +284,7 @@ enum {
   PENSTOCK_STEP_APPLIED = 1,
   PENSTOCK_STEP_AS_SEEN = 2 /* decided from penstock_optimizer_step and penstock_results_gone: forgotten if an optimizer left its
                                step out, or the result is gone without a step; applied if an optimizer has stepped, or if the
-                               result is still there. As long as no optimizer of a gradient was seen, the gradient counts as
-                               applied if no bucket of the step was void. */
+                               result is still there. Before an optimizer is seen: applied if no bucket was void. */
 };
 
 /* Ends the step as `outcome` says, after it has waited for results that no wait has returned. Switches and new plans happen
