@@ -230,8 +230,8 @@ ConfigTable make_scheme_keys() {
        {.name = "candidates",
         .initial = "none",
         .summary =
-            "compressor instances that a scheduler may choose from; only with a scheduler that "
-            "chooses",
+            "compressor instances that a scheduler may choose from; two or more only with a "
+            "scheduler that chooses",
         .target = &Scheme::candidates}}};
 }
 

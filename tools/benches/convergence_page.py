@@ -85,7 +85,7 @@ def against_the_search(comparisons: Sequence[Searched]) -> str:
     if not apart:
         return ""
     said = (
-        "On the machine of the search sums have other last bits, so some losses in `tuned.toml` differ from the losses of the "
+        "The rates were searched on a machine on which sums have other last bits. So some losses in `tuned.toml` differ from the losses of the "
         f"simulation here (first seed; the loss in `tuned.toml` is in brackets): {', '.join(apart)}. All other losses are equal."
     )
     return textwrap.fill(said, 100, break_long_words=False, break_on_hyphens=False) + "\n"
