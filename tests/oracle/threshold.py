@@ -19,7 +19,7 @@ from statistics import NormalDist
 import torch
 
 from .method import Gradients, Item, Method, kept_count, largest
-from .values import checked, narrowed
+from .values import checked, narrowed, resolved
 
 
 def reaching(values: torch.Tensor, threshold: float, most: int) -> torch.Tensor:
@@ -55,16 +55,20 @@ class FixedThreshold(Method):
         self.capacity = capacity
         self.residual = self.zeros()
 
+    def room(self, numel: int) -> int:
+        """For how many entries a payload is planned."""
+        return kept_count(numel, self.capacity)
+
     def choose(self, item: Item, rank: int, work: torch.Tensor) -> torch.Tensor:
         del rank
-        return reaching(work, self.threshold, kept_count(item.numel, self.capacity))
+        return reaching(work, self.threshold, self.room(item.numel))
 
     def sent(self, item: Item, rank: int, step: int, work: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
         """What goes, dense."""
         del step, grad
         chosen = self.choose(item, rank, work)
         dense = torch.zeros_like(work)
-        dense[chosen] = narrowed(work[chosen], self.value_type)
+        dense[chosen] = narrowed(work[chosen], resolved(self.value_type, self.room(item.numel), item.numel))
         return dense
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
@@ -109,6 +113,10 @@ class Steered(FixedThreshold):
 
     def learn(self, steering: Steering, right: float) -> None:
         """What threshold would have been right after a fresh one; 0 where nothing went."""
+
+    def room(self, numel: int) -> int:
+        k = kept_count(numel, self.density)
+        return k if self.exact else min(numel, k + k // 10)
 
     def settle(self, steering: Steering, work: torch.Tensor, k: int) -> torch.Tensor:
         """Positions of what goes, and what is learned from it."""

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <testing/gtest.hpp>
 #include <testing/rig.hpp>
@@ -25,12 +26,19 @@ void send(const std::vector<uint32_t>& chosen, std::vector<float>& work, std::ve
 
 // What values of `value_type` ("fp32", "fp16", "bf16", "int8") stand for when these are sent
 // together: the nearest of the type that is finite; for int8 the nearest multiple of max |value| /
-// 127.
+// 127; for fp16 the nearest code times a power of two, with which the largest code is from 2^14 to
+// 2^15 (docs/payloads.md).
 std::vector<float> rounded_to(const std::string& value_type, const std::vector<float>& values);
 
-// What the wire can carry of x at the chosen places, zeros elsewhere.
+// What the wire can carry of x at the chosen places, zeros elsewhere. "auto" is fp16 if at least 8
+// entries, but not all, may be sent, else fp32; no `room` means that only the chosen ones may.
 std::vector<float> only_as(const std::string& value_type, const std::vector<float>& x,
-                           const std::vector<uint32_t>& chosen);
+                           const std::vector<uint32_t>& chosen,
+                           std::optional<uint64_t> room = std::nullopt);
+
+// Gradients times 2^-40 and 2^40 give the bits of the gradients alone, times that power: the means,
+// and what a residual keeps.
+void expect_any_scale_arrives_alike(const LoadedPlugin& plugin, const OptionSettings& options);
 
 // Feeds the rig's compressor narrow payloads that are wrong, as expect_sparse_payloads_are_input
 // does for float32. The rig's first item has exactly `count` indices planned, at least 3.

@@ -26,7 +26,9 @@ struct ResidentMethod {
   const char* keys;  // of [scheme], but compressor and collective
   uint32_t flags = 0;
   const char* compressor = "topk-simulated";
-  const char* options = "density = 0.05\n";  // and tables behind it
+  // And tables behind it. Values are float32, because devices send no other pairs to each other by
+  // default.
+  const char* options = "density = 0.05\nvalue_type = \"fp32\"\n";
   const char* runtime = "";
 };
 // Memory and scheduler of methods.
