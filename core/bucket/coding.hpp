@@ -55,6 +55,7 @@ struct ItemRun {
   uint32_t work_is = 0;
   uint32_t n_scalars = 0;
   bool keeps = false;            // work is a state, into which encode's payload can be given back
+  bool takes_any = false;        // see takes_any_payload (core/fit/item.hpp)
   bool records_decoded = false;  // record must be able to read what was sent
   bool passes_through = false;   // no plugin reads or writes its message
   uint32_t dtype = PENSTOCK_FLOAT32;

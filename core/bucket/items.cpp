@@ -36,6 +36,7 @@ ItemRun& add_item(Coding& coding, PieceRun& piece, const BoundScheme::Option& op
   item.compressor = option.compressor;
   item.memory = coding.of_sums ? option.owner_memory : option.memory;
   item.dtype = piece.dtype;
+  item.takes_any = option.needs.takes_any;
   return item;
 }
 
@@ -247,7 +248,8 @@ void settle_what_passes_through(Coding& coding) {
   }
 }
 
-// Asks a compressor and a memory for their needs for items that they share.
+// Asks a compressor and a memory for their needs for items that they share. If the memory keeps
+// rounding errors, the compressor is told so and asked again.
 Status ask_for(const BucketRun& bucket, const Coding& coding, const std::vector<ItemRun*>& items,
                CompressorNeeds& compressor_needs, MemoryNeeds& memory_needs) {
   CompressorInstance& compressor = *items.front()->compressor;
@@ -258,13 +260,23 @@ Status ask_for(const BucketRun& bucket, const Coding& coding, const std::vector<
                   {item->gradient->index, item->range.first, item->range.numel, 0}, item->dtype);
     pointers.push_back(&item->for_compressor);
   }
-  {
-    const auto call = noted(bucket, "compressor", compressor.name());
-    PENSTOCK_TRY(
-        ask_needs(compressor, bucket.plan.phase, coding.n_ranks(), pointers, compressor_needs));
+  const auto ask_both = [&]() -> Status {
+    {
+      const auto call = noted(bucket, "compressor", compressor.name());
+      PENSTOCK_TRY(
+          ask_needs(compressor, bucket.plan.phase, coding.n_ranks(), pointers, compressor_needs));
+    }
+    const auto call = noted(bucket, "memory", memory.name());
+    return ask_needs(memory, pointers, compressor_needs, memory_needs);
+  };
+  PENSTOCK_TRY(ask_both());
+  bool any_keeps = false;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!keeps_rounding(memory_needs[i].c, items[i]->takes_any)) continue;
+    items[i]->for_compressor.flags |= PENSTOCK_ITEM_KEEP;
+    any_keeps = true;
   }
-  const auto call = noted(bucket, "memory", memory.name());
-  return ask_needs(memory, pointers, compressor_needs, memory_needs);
+  return any_keeps ? ask_both() : Status();
 }
 
 }  // namespace

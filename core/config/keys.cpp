@@ -229,9 +229,8 @@ ConfigTable make_scheme_keys() {
         .choices = route_names()},
        {.name = "candidates",
         .initial = "none",
-        .summary =
-            "compressor instances that a scheduler may choose from; two or more only with a "
-            "scheduler that chooses",
+        .summary = "compressor instances that a scheduler may choose from; two or more only with a "
+                   "scheduler that chooses",
         .target = &Scheme::candidates}}};
 }
 

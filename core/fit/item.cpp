@@ -116,10 +116,17 @@ void add_phase(ItemNeeds& needs, const DeclaredGradient& gradient,
 
 }  // namespace
 
+bool takes_any_payload(const Scheme& scheme) {
+  const bool goes_directly =
+      !scheme.device_transport.empty() && scheme.route == PENSTOCK_ROUTE_FLAT;
+  return scheme.transport.empty() && !goes_directly;
+}
+
 Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compressor,
-                                MemoryInstance& memory, uint32_t world, CallSlot* calls,
-                                std::string_view set) {
+                                MemoryInstance& memory, uint32_t world, bool takes_any,
+                                CallSlot* calls, std::string_view set) {
   ItemNeeds needs;
+  needs.takes_any = takes_any;
   const std::string_view where = item.gradient().name;
   const auto ask_compressor = [&](uint32_t phase, const Items& items, CompressorNeeds& asked) {
     const PluginCall noted(calls, "compressor", compressor.name(), "plan", where, set);
@@ -142,6 +149,11 @@ Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compress
     MemoryNeeds memory_needs;
     PENSTOCK_TRY(ask_compressor(0, items, first));
     PENSTOCK_TRY(ask_memory(items, first, memory_needs));
+    if (keeps_rounding(memory_needs[0].c, takes_any) &&
+        (item.c()->flags & PENSTOCK_ITEM_KEEP) == 0) {
+      item.c()->flags |= PENSTOCK_ITEM_KEEP;
+      continue;
+    }
     needs.memory_facts = memory_facts(memory.name(), *memory.table(), memory_needs[0].c);
     const uint32_t period = std::max(first[0].c.period, 1u);
     for (uint32_t phase = 0; phase < period; ++phase) {

@@ -52,12 +52,23 @@ struct ItemNeeds {
   PlannedBytes planned;
   uint64_t part_alignment = 0;
   uint32_t combine = 0;
+  bool takes_any = false;
 };
-// `calls`: where the calls of plugins are noted, so that a hanging call can be named. `set`: the
-// set that they are for.
+// `takes_any`: see takes_any_payload. `calls`: where the calls of plugins are noted, so that a
+// hanging call can be named. `set`: the set that they are for.
 Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compressor,
-                                MemoryInstance& memory, uint32_t world, CallSlot* calls = nullptr,
-                                std::string_view set = {});
+                                MemoryInstance& memory, uint32_t world, bool takes_any,
+                                CallSlot* calls = nullptr, std::string_view set = {});
+
+// Whether gathered payloads of a scheme may have any sections and types: no composite adds them up,
+// and no device sends them to another device, past the host that checks them. Other routes than
+// `flat` gather through host memory.
+bool takes_any_payload(const Scheme& scheme);
+
+// Whether the compressor is told in plan that the memory keeps rounding errors (ITEM_KEEP).
+inline bool keeps_rounding(const penstock_memory_need& memory, bool takes_any) {
+  return takes_any && memory.work_is == PENSTOCK_WORK_IS_STATE;
+}
 
 // True when plugins see the gradient's own dtype although a memory keeps state: memories work in
 // float32 only.

@@ -38,7 +38,7 @@ Result<ItemNeeds> plan_matrix(CompressorInstance& compressor, MemoryInstance& me
                               CallSlot* calls) {
   const DeclaredGradient matrix("a matrix", 0, {64, 32});
   TemplateItem item(matrix, {0, 0, matrix.numel, 0});
-  return plan_template(item, compressor, memory, kWorld, calls);
+  return plan_template(item, compressor, memory, kWorld, true, calls);
 }
 
 bool is_lossless(const CompressorFacts& facts) {

@@ -28,9 +28,13 @@ RoundBytes bytes_of(const RoundNeed& round, uint64_t gradient_bytes, uint64_t nu
   }
   // A small loose part is room for rare exceptions, such as zeros among signs, and is not counted.
   if (loose.bytes <= 4 * fixed.bytes) return fixed;
-  // A controlled count of entries stays near its capacity. If only scales have a fixed size,
-  // capacity for a large part of the gradient is for the worst case.
-  const uint64_t most = fixed.bytes == 0 ? gradient_bytes : gradient_bytes / 4;
+  // A controlled count of entries stays near its capacity. If only scales have a fixed size and
+  // there are no indices, capacity for a large part of the gradient is for the worst case.
+  const bool has_indices =
+      std::any_of(round.sections.begin(), round.sections.end(),
+                  [](const SectionNeed& section) { return section.role == PENSTOCK_ROLE_INDICES; });
+  const bool has_entries = has_indices || fixed.bytes == 0;
+  const uint64_t most = has_entries ? gradient_bytes : gradient_bytes / 4;
   if (fixed.bytes + loose.bytes <= most)
     return {fixed.bytes + loose.bytes, fixed.coded + loose.coded, true};
   return {fixed.bytes, fixed.coded, false, true};

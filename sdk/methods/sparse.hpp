@@ -100,7 +100,8 @@ class SparseCompressor : public FoldingEncoder<Method> {
   void plan(const PlanCall& call, const Item& item, CompressorNeed& need) {
     check_indexable(item, name_);
     const uint64_t n = item.numel(), most = method().most(n);
-    values_.plan(need, across_bucket_ ? n : most, Method::kAlwaysMost && !across_bucket_);
+    values_.plan(item, need, most, across_bucket_ ? n : most,
+                 Method::kAlwaysMost && !across_bucket_);
     need.scope = across_bucket_ ? PENSTOCK_SCOPE_BUCKET : PENSTOCK_SCOPE_ITEM;
     need.part_alignment = Method::kPartAlignment;
     need.scratch_bytes =
@@ -126,11 +127,11 @@ class SparseCompressor : public FoldingEncoder<Method> {
     if constexpr (device::kHasKernels && has_device_choice())
       if (call.on_device())
         return method().choose(
-            device::Choice(call, item, payload, method().most(item.numel()), fold, values_.type()));
+            device::Choice(call, item, payload, method().most(item.numel()), fold));
     kernels::SelectSegment target = entries_of(item, payload, fold);
     method().choose(
         Choice{call, item, {&target, 1}, method().most(target.n), select_scratch(call), path_});
-    values_.write(item, payload, target.count);
+    SparseValues::write(item, payload, target.count);
   }
 
   // out (+)= the entries of all ranks, in ascending order of ranks; entries with an equal index are
@@ -146,7 +147,7 @@ class SparseCompressor : public FoldingEncoder<Method> {
       uint64_t n = 0;
       for (uint64_t r = 0; r < payloads.n_ranks(); ++r)
         if (!payloads.at(i, r).absent())
-          senders[n++] = values_.checked(call, payloads.at(i, r), items[i].numel());
+          senders[n++] = SparseValues::checked(call, payloads.at(i, r), items[i].numel());
       sum(call, items[i].out(), senders.first(n), together);
     }
   }
@@ -190,7 +191,7 @@ class SparseCompressor : public FoldingEncoder<Method> {
 
   void encode_together(const Call& call, const Items& items, PayloadWriters& payloads,
                        const penstock_fold* const* folds) const {
-    device::Choices choices(call, values_.type());
+    device::Choices choices(call);
     encode_each(call, items, payloads, folds,
                 [&](const Item& item, PayloadWriter& payload, const kernels::Fold* fold) {
                   method().choose(
@@ -201,9 +202,10 @@ class SparseCompressor : public FoldingEncoder<Method> {
 
   void decode_on_device(const Call& call, const Items& items,
                         const PayloadReaders& payloads) const {
-    device::SparseSumming sums(call, values_.type());
+    device::SparseSumming sums(call, kernels::ValueType::kFloat32);
     device::add_up(call, items, payloads, sums, [&](const PayloadReader& payload, const Item&) {
-      return device::sender_of(call, payload, values_);
+      sums.of(SparseValues::type_in(payload.c()));
+      return device::sender_of(call, payload);
     });
   }
 
@@ -215,7 +217,7 @@ class SparseCompressor : public FoldingEncoder<Method> {
       for (uint64_t at = 0; at < count; at += kernels::kStreamTile) {
         const std::span<float> tile(target + at, std::min(kernels::kStreamTile, count - at));
         if (first) std::fill(tile.begin(), tile.end(), 0.0f);
-        for (SparseValues::Sender& sender : senders) values_.add(sender, begin + at, tile);
+        for (SparseValues::Sender& sender : senders) SparseValues::add(sender, begin + at, tile);
         if (scale != 1)
           for (float& value : tile) value *= scale;
       }
@@ -243,7 +245,7 @@ class SparseCompressor : public FoldingEncoder<Method> {
                            select_scratch(call, items.size() * kBytesPerItem), path_});
     for (uint64_t i = 0; i < items.size(); ++i) {
       PayloadWriter payload = payloads[i];
-      values_.write(items[i], payload, segments[i].count);
+      SparseValues::write(items[i], payload, segments[i].count);
     }
   }
 

@@ -1,4 +1,4 @@
-// Values of sparse payloads in four types: float32, float16, bfloat16, and int8 with one scale.
+// Values of sparse payloads in four types: float32, bfloat16, and float16 and int8 with one scale.
 //
 // The values that are taken out of `work` are exactly the values that the receiver will add. The
 // rounding error, and the part that a narrow type cannot hold, stay in `work`, so no mass is lost.
@@ -15,48 +15,72 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 
 namespace penstock::sdk {
 
 class SparseValues {
  public:
+  using Type = kernels::ValueType;
+
   static Option option() {
-    return choice_option("value_type", "fp32", {"fp32", "fp16", "bf16", "int8"})
-        .summary("type of the values on the wire; rounding errors stay in the memory");
+    return choice_option("value_type", "auto", {"auto", "fp32", "fp16", "bf16", "int8"})
+        .summary(
+            "type of the values on the wire; rounding errors stay in the memory. auto: fp16 if a "
+            "memory keeps them and the processor handles the payloads, otherwise fp32");
   }
   explicit SparseValues(const Options& options)
-      : SparseValues(type_named(options.choice("value_type"))) {}
-  explicit SparseValues(kernels::ValueType type) : type_(type) {}
+      : named_(type_named(options.choice("value_type"))) {}
 
-  kernels::ValueType type() const { return type_; }
-  uint32_t dtype() const {
-    if (type_ == kernels::ValueType::kFloat16) return PENSTOCK_FLOAT16;
-    if (type_ == kernels::ValueType::kBfloat16) return PENSTOCK_BFLOAT16;
-    return type_ == kernels::ValueType::kInt8 ? PENSTOCK_INT8 : PENSTOCK_FLOAT32;
+  // The type of the values of an item of which at most `most` entries are sent. Without a name in
+  // the options, ITEM_KEEP decides (compressor.h): the runtime sets it for plan if narrow values
+  // may travel. A few values need less room than the scale with its count. If every entry may be
+  // sent, nothing has to stay: a density of 1 sends the whole gradient, and what a memory kept.
+  Type type_of(const Item& item, uint64_t most) const {
+    constexpr uint64_t kFewest = 8;
+    if (named_) return *named_;
+    const bool saves = most >= kFewest && most < item.numel();
+    return item.keeps() && saves ? Type::kFloat16 : Type::kFloat32;
+  }
+  // The type of the values in a payload, as its item was planned.
+  static Type type_in(const penstock_payload& payload) {
+    const uint32_t dtype = payload.n_sections > 1 ? payload.sections[1]->dtype : 0;
+    if (dtype == PENSTOCK_FLOAT16) return Type::kFloat16;
+    if (dtype == PENSTOCK_BFLOAT16) return Type::kBfloat16;
+    return dtype == PENSTOCK_INT8 ? Type::kInt8 : Type::kFloat32;
+  }
+  static uint32_t dtype_of(Type type) {
+    if (type == Type::kFloat16) return PENSTOCK_FLOAT16;
+    if (type == Type::kBfloat16) return PENSTOCK_BFLOAT16;
+    return type == Type::kInt8 ? PENSTOCK_INT8 : PENSTOCK_FLOAT32;
   }
 
-  // Plans a gathered round with room for `capacity` entries: section 0 has indices, section 1
-  // values, and for int8 section 2 one scale. `exact`: there are always `capacity` entries.
-  Round& plan(CompressorNeed& need, uint64_t capacity, bool exact) const {
+  // Plans a gathered round with room for `capacity` entries, of which usually at most `most` are
+  // used: section 0 has indices, section 1 values, and for types with a scale section 2 the scale.
+  // `exact`: there are always `capacity` entries.
+  Round& plan(const Item& item, CompressorNeed& need, uint64_t most, uint64_t capacity,
+              bool exact) const {
+    const Type type = type_of(item, most);
     Round& round = need.round(PENSTOCK_COMBINE_GATHER);
     round.section(PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, capacity, exact, PENSTOCK_SPLIT_BY_INDEX)
-        .section(PENSTOCK_ROLE_VALUES, dtype(), capacity, exact, PENSTOCK_SPLIT_BY_INDEX);
-    if (type_ == kernels::ValueType::kInt8)
+        .section(PENSTOCK_ROLE_VALUES, dtype_of(type), capacity, exact, PENSTOCK_SPLIT_BY_INDEX);
+    if (kernels::has_scale(type))
       round.section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, 1, true, PENSTOCK_SPLIT_COPY);
     return round;
   }
 
   // Completes the payload whose first `count` indices are written: writes the values of work at
   // these indices, and if the item keeps, takes the sent values out of work.
-  void write(const Item& item, PayloadWriter& payload, uint64_t count) const {
+  static void write(const Item& item, PayloadWriter& payload, uint64_t count) {
     const std::span<float> work = item.work();
+    const Type type = type_in(payload.c());
     const uint32_t* indices = payload.room<uint32_t>(0).data();
     payload.sparse(count);
-    float scale = 0;
-    if (type_ == kernels::ValueType::kInt8) {
+    float scale = 1;
+    if (kernels::has_scale(type)) {
       float largest = 0;
       for (uint64_t j = 0; j < count; ++j) largest = std::max(largest, std::fabs(work[indices[j]]));
-      payload.room<float>(2)[0] = scale = kernels::int8_scale(largest);
+      payload.room<float>(2)[0] = scale = kernels::value_scale(type, largest);
       payload.count(2, 1);
     }
     auto* target = payload.room<char>(1).data();
@@ -64,9 +88,9 @@ class SparseValues {
     for (uint64_t begin = 0; begin < count; begin += kChunk) {
       const uint64_t size = std::min(kChunk, count - begin);
       for (uint64_t j = 0; j < size; ++j) exact[j] = rounded[j] = work[indices[begin + j]];
-      kernels::narrow_values(type_, rounded, size, target + begin * dtype_bytes(dtype()), scale);
+      kernels::narrow_values(type, rounded, size, target + begin * bytes_per_value(type), scale);
       if (!item.keeps()) continue;
-      if (type_ == kernels::ValueType::kFloat32) {
+      if (type == Type::kFloat32) {
         for (uint64_t j = 0; j < size; ++j) work[indices[begin + j]] = 0;
       } else {
         for (uint64_t j = 0; j < size; ++j) work[indices[begin + j]] = exact[j] - rounded[j];
@@ -80,12 +104,13 @@ class SparseValues {
     const uint32_t* end;
     const char* values;  // of `next`
     float scale;
+    Type type;
   };
   static uint64_t sender_bytes(uint32_t world) { return whole_lines(world * sizeof(Sender)); }
 
   // A payload to be added to `n` elements. Throws INVALID_PAYLOAD for a kind, count, type, scale or
   // index that does not fit, and for an index below the index before.
-  Sender checked(const Call& call, const PayloadReader& payload, uint64_t n) const {
+  static Sender checked(const Call& call, const PayloadReader& payload, uint64_t n) {
     if (payload.kind() != PENSTOCK_PAYLOAD_SPARSE)
       throw payload.error("is of kind ", payload.kind(), ", expected sparse");
     const std::span<const uint32_t> indices = payload.section<uint32_t>(0);
@@ -99,57 +124,61 @@ class SparseValues {
     if (fall != indices.end())
       throw payload.error("has index ", fall[1], " behind ", fall[0],
                           ", expected indices to ascend");
-    return {indices.data(), indices.data() + indices.size(), values, scale};
+    return {indices.data(), indices.data() + indices.size(), values, scale, type_in(payload.c())};
   }
 
   // Adds the entries of `sender` in [first, first + tile.size()) to `tile`, the sum so far.
-  void add(Sender& sender, uint64_t first, std::span<float> tile) const {
+  static void add(Sender& sender, uint64_t first, std::span<float> tile) {
     float values[kChunk];
     while (sender.next != sender.end && *sender.next - first < tile.size()) {
       uint64_t size = 0;
       const uint64_t most = std::min<uint64_t>(kChunk, sender.end - sender.next);
       while (size < most && sender.next[size] - first < tile.size()) ++size;
-      kernels::widen_values(type_, sender.values, size, values, sender.scale);
+      kernels::widen_values(sender.type, sender.values, size, values, sender.scale);
       for (uint64_t j = 0; j < size; ++j) tile[sender.next[j] - first] += values[j];
       sender.next += size;
-      sender.values += size * dtype_bytes(dtype());
+      sender.values += size * bytes_per_value(sender.type);
     }
   }
 
   // The values of a payload in the type in which they were sent; there must be `count` values.
-  const char* bytes_of(const PayloadReader& payload, uint64_t count) const {
-    switch (type_) {
-      case kernels::ValueType::kFloat32:
+  static const char* bytes_of(const PayloadReader& payload, uint64_t count) {
+    switch (type_in(payload.c())) {
+      case Type::kFloat32:
         return reinterpret_cast<const char*>(payload.section<float>(1, count).data());
-      case kernels::ValueType::kInt8:
+      case Type::kInt8:
         return reinterpret_cast<const char*>(payload.section<int8_t>(1, count).data());
       default:
         return reinterpret_cast<const char*>(payload.section<uint16_t>(1, count).data());
     }
   }
 
-  // The scale of int8 values; 0 for other types. Throws INVALID_PAYLOAD for a scale that is
-  // negative or too large.
-  float checked_scale(const Call& call, const PayloadReader& payload) const {
-    if (type_ != kernels::ValueType::kInt8) return 0;
+  // The scale of a payload; 1 for types without a scale. Throws INVALID_PAYLOAD for a scale that no
+  // sender computes, or with which a code is not finite.
+  static float checked_scale(const Call& call, const PayloadReader& payload) {
+    const Type type = type_in(payload.c());
+    if (!kernels::has_scale(type)) return 1;
     const float scale = payload.on_host<float>(call, 2, 1)[0];
-    if (!(scale >= 0) || !std::isfinite(scale * 127))
-      throw payload.error(
-          "has the scale ", scale,
-          ", expected a scale of at least 0 with which every code is a finite value");
-    return scale;
+    if (kernels::is_scale(type, scale)) return scale;
+    throw payload.error("has the scale ", scale,
+                        type == Type::kFloat16 ? ", expected a power of two from 2^-126 to 2^112"
+                                               : ", expected a scale of at least 0 with which "
+                                                 "every code is a finite value");
   }
 
  private:
   static constexpr uint64_t kChunk = 512;
 
-  static kernels::ValueType type_named(std::string_view name) {
-    if (name == "fp16") return kernels::ValueType::kFloat16;
-    if (name == "bf16") return kernels::ValueType::kBfloat16;
-    return name == "int8" ? kernels::ValueType::kInt8 : kernels::ValueType::kFloat32;
+  static uint64_t bytes_per_value(Type type) { return dtype_bytes(dtype_of(type)); }
+
+  static std::optional<Type> type_named(std::string_view name) {
+    if (name == "auto") return std::nullopt;
+    if (name == "fp16") return Type::kFloat16;
+    if (name == "bf16") return Type::kBfloat16;
+    return name == "int8" ? Type::kInt8 : Type::kFloat32;
   }
 
-  kernels::ValueType type_;
+  std::optional<Type> named_;
 };
 
 }  // namespace penstock::sdk

@@ -1,8 +1,8 @@
 // Values of entries that all ranks choose alike, so that the transport can sum them: float32, or
 // rounded to 16 bits.
 //
-// There is no int8 here. A byte needs a scale, on which the ranks would have to agree in a further
-// round, and a sum of bytes does not fit a byte.
+// Values have no scale, because the ranks would have to agree on it in a further round. Therefore
+// there is no int8 here; also, a sum of bytes does not fit a byte.
 #pragma once
 
 #include <kernels/convert.hpp>
@@ -42,7 +42,7 @@ class SummedValues {
       const float limit = limit_among(world);
       for (uint64_t i = 0; i < count; ++i) values[i] = std::clamp(values[i], -limit, limit);
     }
-    kernels::narrow_values(type_, values, count, target, 0);
+    kernels::narrow_values(type_, values, count, target, 1);
   }
 
   // The part of an entry that stays: 0 if all of it was sent, infinity included.
@@ -60,7 +60,7 @@ class SummedValues {
     }
     const void* data() const { return data_; }
     void read(uint64_t first, uint64_t count, float* values) const {
-      kernels::widen_values(type_, data_ + first * bytes_, count, values, 0);
+      kernels::widen_values(type_, data_ + first * bytes_, count, values, 1);
     }
 
    private:

@@ -109,6 +109,7 @@ class CompressorRig {
   // rig_plan.cpp
   void plan_compressor(Rank& rank, bool first);
   void plan_memory(Rank& rank, bool first);
+  bool tell_what_is_kept(Rank& rank) const;
   void lay_out(Rank& rank);
   // rig.cpp
   Tensors take_step(const RankTensors& gradients, const StepSettings& settings);

@@ -53,6 +53,7 @@ CompressorRig::CompressorRig(const RigSettings& settings, const std::vector<Shap
       rank.items.emplace_back(shapes_[i], "gradient" + std::to_string(i), i);
     plan_compressor(rank, r == 0);
     plan_memory(rank, r == 0);
+    if (tell_what_is_kept(rank)) plan_compressor(rank, r == 0);
     lay_out(rank);
   }
   uint64_t scratch_bytes = 0;
@@ -68,6 +69,7 @@ void CompressorRig::plan_compressor(Rank& rank, bool first) {
   ItemViews items;
   for (SimulatedItem& item : rank.items) items.push_back(&item.c);
   uint32_t period = 1;
+  if (first) needs_.clear();
   for (uint32_t phase = 0; phase < period; ++phase) {
     about_to(sdk::text("plan of phase ", phase, ": ",
                        shapes_.empty() ? "nothing" : text_of(shapes_[0]) + " floats"));
@@ -92,6 +94,18 @@ void CompressorRig::plan_memory(Rank& rank, bool first) {
     for (uint64_t i = 0; i < items.size(); ++i)
       needs[i] = stand_in(settings_.form, items[i]->numel);
   if (first) memory_needs_ = std::move(needs);
+}
+
+// Tells the compressor that a memory keeps rounding errors, as the runtime does in plan
+// (compressor.h). Returns whether there is such an item.
+bool CompressorRig::tell_what_is_kept(Rank& rank) const {
+  bool any = false;
+  for (uint64_t i = 0; i < rank.items.size(); ++i) {
+    if (!keeps(i)) continue;
+    rank.items[i].c.flags |= PENSTOCK_ITEM_KEEP;
+    any = true;
+  }
+  return any;
 }
 
 void CompressorRig::lay_out(Rank& rank) {

@@ -120,7 +120,7 @@ TEST_F(BucketsOnADevice, OfAnySizeHaveTheBitsOfTheCpu) {
 
 TEST_F(BucketsOnADevice, OfNineteenGradientsTakeEightLaunchesToChooseAndOneToAddUp) {
   for (const char* name : {"topk", "threshold"}) {
-    Bucket bucket(true, {name}, 4, small_sizes(19));
+    Bucket bucket(true, {name, {{"value_type", "fp32"}}}, 4, small_sizes(19));
     for (uint32_t rank = 0; rank < 4; ++rank) {
       const uint64_t before = calls(Call::kLaunch);
       EXPECT_EQ(bucket.encode(rank).message, "");

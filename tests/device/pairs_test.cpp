@@ -53,7 +53,7 @@ TEST_F(PairsOnADevice, HaveTheBitsOfTheCpuOnAnyNumberOfRanks) {
 }
 
 TEST_F(PairsOnADevice, OfMoreRanksThanOneKernelAddsUpHaveTheBitsOfTheCpu) {
-  for (const char* type : {"fp32", "int8"})
+  for (const char* type : {"fp32", "fp16", "int8"})
     expect_the_bits_of_the_cpu({"threshold", {{"threshold", 3.0}, {"value_type", type}}},
                                folded(90, 40));
 }
@@ -178,6 +178,15 @@ TEST_F(PairsOnADevice, AreRefusedWhereTheirScaleMakesNoNumbers) {
     const test::Outcome outcome = rank[0].receive({sent});
     EXPECT_EQ(outcome.code, uint32_t{PENSTOCK_INVALID_PAYLOAD}) << scale;
     EXPECT_TRUE(contains(outcome.message, "has the scale")) << outcome.message;
+  }
+  const Compressor halves({"topk", {{"value_type", "fp16"}}});
+  Ranks of_halves(halves, folded(1000, 1), true);
+  sent = of_halves[0].send();
+  for (const float scale : {0.0f, -1.0f, 3.0f, std::nanf(""), 0x1p113f, 1e-40f}) {
+    sent.sections[2].set<float>({scale});
+    const test::Outcome outcome = of_halves[0].receive({sent});
+    EXPECT_EQ(outcome.code, uint32_t{PENSTOCK_INVALID_PAYLOAD}) << scale;
+    EXPECT_TRUE(contains(outcome.message, "expected a power of two")) << outcome.message;
   }
 }
 

@@ -230,7 +230,8 @@ TEST_F(SteeredOnADevice, AFitInStagesTakesALaunchForEachLookThatItMayTake) {
                {{"sidco", {{"stages", 1}}}, 1},
                {{"sidco", {{"stages", 2}, {"law", "gamma_pareto"}}}, 3},
                {{"sidco", {{"stages", 16}}}, 17}};
-  for (const auto& of : cases)
+  for (auto of : cases) {
+    of.method.options.push_back({"value_type", "fp32"});
     for (const int64_t n : {1000, 70001}) {
       const Compressor compressor(of.method);
       Place place(true);
@@ -240,6 +241,7 @@ TEST_F(SteeredOnADevice, AFitInStagesTakesALaunchForEachLookThatItMayTake) {
       EXPECT_EQ(gradient.encode(payload).message, "");
       EXPECT_EQ(calls(Call::kLaunch) - before, kOthers + of.looks) << text_of(of.method);
     }
+  }
 }
 
 TEST_F(SteeredOnADevice, SayWhichOptionsHaveKernels) {

@@ -24,7 +24,7 @@ import torch
 
 from .method import Gradients, Item, Method, ascending_sum, kept_count, largest
 from .random import GOLDEN, MASK, splitmix64
-from .values import checked, take
+from .values import checked, resolved, take
 
 SamplingStart = Callable[[int, int, int, int], int]  # (seed, step, gradient, stride) -> start in [0, stride)
 
@@ -150,7 +150,7 @@ class Dgc(Method):
                 u, v = self.momentum[rank][item.name], self.velocity[rank][item.name]
                 accumulate(u, v, grad, self.options)
                 chosen = select(v, self.shapes[item.name], start)
-                total[chosen] += take(v, chosen, self.options.value_type)
+                total[chosen] += take(v, chosen, resolved(self.options.value_type, self.shapes[item.name].kept, item.numel))
                 if self.options.masking:
                     u[chosen] = 0.0
             update[item.name] = (total / self.ranks).reshape(item.shape)

@@ -47,7 +47,7 @@ class OkTopK(TopK):
         adjust: float = 1.025,
         value_type: str = "fp32",
     ) -> None:
-        super().__init__(items, ranks, density, scope, value_type)
+        super().__init__(items, ranks, density, scope, "fp32" if value_type == "auto" else value_type)
         self.threshold_period = threshold_period
         self.boundary_period = boundary_period
         self.adjust = np.float32(adjust)

@@ -141,7 +141,7 @@ def _dgc_options(choice: Choice, seed: int) -> DgcOptions:
     memory = {"momentum": 0.0} | _options(choice.memory, {}) if choice.memory["plugin"] == "residual" else _options(choice.memory, names)
     if choice.compressor["plugin"] != "dgc":
         return DgcOptions(seed=seed, **memory)
-    own = _options(choice.compressor, _same("density", "sample_ratio", "value_type"))
+    own = {"value_type": "auto"} | _options(choice.compressor, _same("density", "sample_ratio", "value_type"))
     return DgcOptions(seed=seed, **memory, **own)
 
 
@@ -173,6 +173,8 @@ def _sparse_more(choice: Choice, items: list[Item], ranks: int, seed: int) -> Me
         raise ValueError(f"the memory is {dict(memory)}, which this oracle does not simulate; a plain residual or none")
     method, names = SPARSE_MORE[choice.compressor["plugin"]]
     options = _options(choice.compressor, _same(*names))
+    if method is AdTopK:
+        options.setdefault("value_type", "auto")
     seeds = {"seed": seed} if method is RandomK else {}
     return method(items, ranks, memory["plugin"] == "residual", **options, **seeds)
 
@@ -239,7 +241,8 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
         method, names = THRESHOLDS[name]
         if choice.memory["plugin"] != "residual" or set(choice.memory) > {"plugin"}:
             raise ValueError(f"{name} has the memory {dict(choice.memory)}, this oracle simulates a plain residual")
-        return [method(items, ranks, **_options(choice.compressor, _same(*names)))]
+        open_type = {"value_type": "auto"} if "value_type" in names else {}
+        return [method(items, ranks, **open_type | _options(choice.compressor, _same(*names)))]
     if name == "powersgd-alternating":
         names = _same("rank", "minimum_compression_rate", "value_type")
         return [AlternatingPowerSgd(items, ranks, seed=seed, **_options(choice.compressor, names))]
@@ -249,7 +252,7 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
         return [_sparse_more(choice, items, ranks, seed)]
     if name != "topk":
         raise ValueError(f"compressor is {name!r}, which this oracle does not simulate")
-    options = {"density": 0.01} | _options(choice.compressor, _same("density", "scope", "value_type"))
+    options = {"density": 0.01, "value_type": "auto"} | _options(choice.compressor, _same("density", "scope", "value_type"))
     scheme = table.get("scheme", {})
     cuts = buckets(items, 0 if scheme.get("scheduler") == "wfbp" else FUSION_BYTES)
     collective = _instance(table, {}, "collective")

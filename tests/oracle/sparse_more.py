@@ -14,7 +14,7 @@ import torch
 from .low_rank import _LowRank, orthogonalise
 from .method import Gradients, Item, Method, ascending_sum, kept_count, largest
 from .random import GOLDEN, MASK, STREAM_P, normals, splitmix64
-from .values import checked, narrowed, take
+from .values import checked, narrowed, resolved, take
 
 STREAM_SELECTION = 5
 STREAMS_PER_STEP = 16
@@ -72,6 +72,10 @@ class _Sparse(Method):
         """Positions that each rank sends."""
         raise NotImplementedError
 
+    def room(self, step: int, item: Item) -> int:
+        """For how many entries a payload is planned, where that decides on the type of values."""
+        return 0
+
     def scale(self, item: Item) -> float:
         del item
         return 1.0
@@ -83,9 +87,10 @@ class _Sparse(Method):
             total = torch.zeros(item.numel)
             if item.numel:
                 for rank, positions in enumerate(self.choose(step, item, works)):
-                    total[positions] += take(works[rank], positions, self.value_type)
+                    kind = resolved(self.value_type, self.room(step, item), item.numel, self.keeps)
+                    total[positions] += take(works[rank], positions, kind, self.alike)
                 if self.alike:
-                    total = narrowed(total, self.value_type)
+                    total = narrowed(total, self.value_type, summed=True)
             if self.keeps:
                 for rank in range(self.ranks):
                     self.residual[rank][item.name] = works[rank]
@@ -208,6 +213,16 @@ class AdTopK(_Sparse):
     def count(self, n: int) -> int:
         """max(1, floor(density * n))."""
         return min(n, max(1, int(self.density * n + 1e-9)))
+
+    def room(self, step: int, item: Item) -> int:
+        length = item.shape[1] if len(item.shape) > 1 else item.numel
+        by_axis = item.numel // length * self.count(length) if length else 0
+        k = self.count(item.numel)
+        if self.mode == "plain" or step % 2 == 0:
+            return by_axis
+        if self.mode == "interleaved":
+            return k
+        return max(min(item.numel, k + k // 10), by_axis if self.total_steps > 0 else 0)
 
     def along_axis(self, item: Item, work: torch.Tensor) -> torch.Tensor:
         shape = (item.shape[0], item.shape[1], -1) if len(item.shape) > 1 else (1, item.numel, 1)

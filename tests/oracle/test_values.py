@@ -31,10 +31,20 @@ METHODS = {
 
 def test_values_are_rounded_to_even_and_cut_at_the_largest_number() -> None:
     values = torch.tensor([1.0 + 2.0**-11, 1.0 + 3 * 2.0**-11, 1e6, -1e6])
-    assert narrowed(values, "fp16").tolist() == [1.0, 1.0 + 2.0**-9, 65504.0, -65504.0]
+    assert narrowed(values, "fp16", summed=True).tolist() == [1.0, 1.0 + 2.0**-9, 65504.0, -65504.0]
     assert narrowed(torch.tensor([1.0 + 2.0**-8, 3.0]), "bf16").tolist() == [1.0, 3.0]
     assert narrowed(torch.tensor([127.0, 0.5, 1.5, -2.6]), "int8").tolist() == [127.0, 0.0, 2.0, -3.0]
     assert narrowed(torch.zeros(3), "int8").tolist() == [0.0] * 3
+
+
+def test_halves_have_a_power_of_two_of_their_payload() -> None:
+    values = torch.tensor([1.0, 0.3, -(2.0**-9), 0.0])
+    for exponent in (-100, -40, 0, 40, 127):
+        scaled = narrowed(values * 2.0**exponent, "fp16")
+        assert (scaled / 2.0**exponent).tolist() == narrowed(values, "fp16").tolist()
+        assert bool((scaled - values * 2.0**exponent).abs().max() < 2.0 ** (exponent - 12))
+    most = torch.tensor([torch.finfo(torch.float32).max])
+    assert narrowed(most, "fp16").tolist() == [65504 * 2.0**112]
 
 
 @pytest.mark.parametrize("kind", NARROW)

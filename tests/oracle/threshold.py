@@ -20,7 +20,7 @@ from statistics import NormalDist
 import torch
 
 from .method import Gradients, Item, Method, kept_count, largest
-from .values import checked, narrowed
+from .values import checked, narrowed, resolved
 
 
 def reaching(values: torch.Tensor, threshold: float, most: int) -> torch.Tensor:
@@ -56,16 +56,20 @@ class FixedThreshold(Method):
         self.capacity = capacity
         self.residual = self.zeros()
 
+    def room(self, numel: int) -> int:
+        """For how many entries a payload is planned."""
+        return kept_count(numel, self.capacity)
+
     def choose(self, item: Item, rank: int, work: torch.Tensor) -> torch.Tensor:
         del rank
-        return reaching(work, self.threshold, kept_count(item.numel, self.capacity))
+        return reaching(work, self.threshold, self.room(item.numel))
 
     def sent(self, item: Item, rank: int, step: int, work: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
         """The sent values as a dense tensor."""
         del step, grad
         chosen = self.choose(item, rank, work)
         dense = torch.zeros_like(work)
-        dense[chosen] = narrowed(work[chosen], self.value_type)
+        dense[chosen] = narrowed(work[chosen], resolved(self.value_type, self.room(item.numel), item.numel))
         return dense
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
@@ -110,6 +114,10 @@ class Steered(FixedThreshold):
 
     def learn(self, steering: Steering, right: float) -> None:
         """Called after a fresh threshold. `right` is the threshold that would have been right; 0 if nothing was sent."""
+
+    def room(self, numel: int) -> int:
+        k = kept_count(numel, self.density)
+        return k if self.exact else min(numel, k + k // 10)
 
     def settle(self, steering: Steering, work: torch.Tensor, k: int) -> torch.Tensor:
         """Returns the positions of the sent entries, and learns from their number."""

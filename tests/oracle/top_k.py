@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from .method import Gradients, Item, Method, kept_count, largest
-from .values import checked, take
+from .values import checked, resolved, take
 
 
 def concatenated(items: Sequence[Item], values: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -58,8 +58,11 @@ class TopK(Method):
             work[item.name] += grads[item.name].reshape(-1)
         sent: Gradients = {}
         for name, chosen in self.choose(work).items():
+            numel = work[name].numel()
             sent[name] = torch.zeros_like(work[name])
-            sent[name][chosen] = take(work[name], chosen, self.value_type)
+            sent[name][chosen] = take(
+                work[name], chosen, resolved(self.value_type, kept_count(numel, self.density), numel)
+            )
         return sent
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <penstock/views.hpp>
 #include <support/coded.hpp>
 #include <support/half.hpp>
@@ -64,28 +65,59 @@ std::vector<float> rounded_to(const std::string& value_type, const std::vector<f
   float largest = 0;
   for (const float value : values) largest = std::max(largest, std::fabs(value));
   const float scale = largest / 127;
+  const int power = std::clamp(largest > 0 ? std::ilogb(largest) - 14 : -126, -126, 112);
   std::vector<float> rounded;
   for (const float value : values) {
     float result = 0;
-    if (value_type == "fp16") result = from_float16(to_float16(value));
+    if (value_type == "fp16") {
+      const float code = from_float16(to_float16(std::ldexp(value, -power)));
+      result = std::ldexp(std::isinf(code) ? std::copysign(65504.0f, code) : code, power);
+    }
     if (value_type == "bf16") result = from_bfloat16(to_bfloat16(value));
     if (value_type == "int8" && scale > 0)
       result = std::clamp(std::nearbyint(value / scale), -127.0f, 127.0f) * scale;
-    if (std::isinf(result))
-      result = std::copysign(value_type == "fp16" ? 65504.0f : from_bfloat16(0x7f7f), value);
+    if (std::isinf(result)) result = std::copysign(from_bfloat16(0x7f7f), value);
     rounded.push_back(result);
   }
   return rounded;
 }
 
 std::vector<float> only_as(const std::string& value_type, const std::vector<float>& x,
-                           const std::vector<uint32_t>& chosen) {
+                           const std::vector<uint32_t>& chosen, std::optional<uint64_t> room) {
+  if (value_type == "auto") {
+    const uint64_t most = room.value_or(chosen.size());
+    return only_as(most >= 8 && most < x.size() ? "fp16" : "fp32", x, chosen);
+  }
   std::vector<float> values;
   for (const uint32_t i : chosen) values.push_back(x[i]);
   const std::vector<float> rounded = rounded_to(value_type, values);
   std::vector<float> dense(x.size());
   for (size_t j = 0; j < chosen.size(); ++j) dense[chosen[j]] = rounded[j];
   return dense;
+}
+
+void expect_any_scale_arrives_alike(const LoadedPlugin& plugin, const OptionSettings& options) {
+  const std::vector<Shape> shapes{{30, 40}, {57}};
+  const auto run = [&](int exponent) {
+    CompressorRig rig({.ranks = 3, .check_mass = true}, shapes, plugin, options,
+                      load_plugin("memory", "residual"));
+    RankTensors all;  // the means of the steps, then the work of each rank
+    for (uint64_t step = 0; step < 5; ++step) {
+      RankTensors gradients = draw_gradients(heavy_tailed, 3, {1200, 57}, step);
+      for (Tensors& of_rank : gradients)
+        for (std::vector<float>& gradient : of_rank)
+          for (float& value : gradient) value = std::ldexp(value, exponent);
+      all.push_back(rig.step(gradients));
+    }
+    for (uint32_t r = 0; r < 3; ++r) all.push_back({rig.work(r, 0), rig.work(r, 1)});
+    for (Tensors& tensors : all)
+      for (std::vector<float>& tensor : tensors)
+        for (float& value : tensor) value = std::ldexp(value, -exponent);
+    return all;
+  };
+  const RankTensors expected = run(0);
+  for (const int exponent : {-40, 40})  // 1e-12 and 1e12
+    EXPECT_EQ(run(exponent), expected) << "gradients times 2^" << exponent;
 }
 
 namespace {
@@ -99,6 +131,7 @@ void expect_narrow_payloads_are_input(CompressorRig& rig) {
       penstock_section& section = payload->section(s);
       std::memset(section.data, 0, section.capacity * sdk::dtype_bytes(section.dtype));
       section.count = section.capacity;
+      if (section.role == PENSTOCK_ROLE_SCALES) *static_cast<float*>(section.data) = 1;
     }
     auto* indices = static_cast<uint32_t*>(payload->section(0).data);
     for (uint32_t j = 0; j < payload->section(0).count; ++j) indices[j] = j;
@@ -120,7 +153,10 @@ void expect_narrow_payloads_are_input(CompressorRig& rig) {
   payload->c()->kind = PENSTOCK_PAYLOAD_CODED;
   EXPECT_TRUE(refused(*payload)) << "coded";
   if (good()->n_sections() < 3) return;
-  for (const float scale : {-1.0f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
+  std::vector<float> wrong{-1.0f, std::nanf(""), std::numeric_limits<float>::infinity()};
+  if (good()->section(1).dtype == PENSTOCK_FLOAT16)  // not a power of two, or beyond the legal ones
+    wrong.insert(wrong.end(), {0.0f, -0.0f, 3.0f, 1e-45f, 0x1p-127f, 0x1p113f, 0x1.000002p0f});
+  for (const float scale : wrong) {
     payload = good();
     static_cast<float*>(payload->section(2).data)[0] = scale;
     EXPECT_TRUE(refused(*payload)) << "scale " << scale;

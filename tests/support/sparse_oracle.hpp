@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <testing/gtest.hpp>
 #include <testing/rig.hpp>
@@ -24,13 +25,21 @@ std::vector<float> only(const std::vector<float>& x, const std::vector<uint32_t>
 void send(const std::vector<uint32_t>& chosen, std::vector<float>& work, std::vector<float>& total);
 
 // The decoded values if `values` are sent together as `value_type` ("fp32", "fp16", "bf16",
-// "int8"). Each is rounded to the nearest finite number of the type, or for int8 to the nearest
-// multiple of max |value| / 127.
+// "int8"). Each is rounded to the nearest finite number of the type; for int8 to the nearest
+// multiple of max |value| / 127; for fp16 to the nearest code times a power of two, with which the
+// largest code is from 2^14 to 2^15 (docs/payloads.md).
 std::vector<float> rounded_to(const std::string& value_type, const std::vector<float>& values);
 
-// The values of x at the chosen places, rounded for the wire, and zeros elsewhere.
+// The values of x at the chosen places, rounded for the wire, and zeros elsewhere. "auto" is fp16
+// if at least 8 entries, but not all, may be sent, otherwise fp32. Without `room` only the chosen
+// entries may be sent.
 std::vector<float> only_as(const std::string& value_type, const std::vector<float>& x,
-                           const std::vector<uint32_t>& chosen);
+                           const std::vector<uint32_t>& chosen,
+                           std::optional<uint64_t> room = std::nullopt);
+
+// Gradients times 2^-40 and 2^40 give the bits of the gradients alone, times that power: the means,
+// and what a residual keeps.
+void expect_any_scale_arrives_alike(const LoadedPlugin& plugin, const OptionSettings& options);
 
 // Gives the rig's compressor wrong narrow payloads, as expect_sparse_payloads_are_input does for
 // float32. The first item of the rig has exactly `count` planned indices, at least 3.

@@ -82,12 +82,14 @@ struct SteeredOracle {
 // gradient has its own oracle, which is a copy of `fresh` before the first step.
 inline SentOracle steered(const SteeredOracle& fresh, const SteeredOracle::Estimate& estimate,
                           const SteeredOracle::Learn& learn,
-                          const std::string& value_type = "fp32") {
+                          const std::string& value_type = "auto") {
   const auto oracles = std::make_shared<std::map<std::pair<uint64_t, uint32_t>, SteeredOracle>>();
   return [=](const std::vector<float>& x, const Sender& sender) {
     SteeredOracle& oracle = (*oracles)[{sender.item, sender.rank}];
     if (sender.step == 0) oracle = fresh;
-    return only_as(value_type, x, oracle.choose(x, estimate, learn));
+    const uint64_t k = kept_of(x.size(), fresh.density);
+    const uint64_t room = fresh.exact ? k : std::min<uint64_t>(x.size(), k + k / 10);
+    return only_as(value_type, x, oracle.choose(x, estimate, learn), room);
   };
 }
 

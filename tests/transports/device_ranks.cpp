@@ -87,9 +87,10 @@ const ResidentMethod kPairs[] = {
     {"topk", kWithResidual},
     {"topk_one_by_one", kOneByOne},
     {"topk_with_dgc", kWithDgc},
-    {"topk_in_halves", kWithResidual, 0, "topk-simulated",
-     "density = 0.1\nvalue_type = \"fp16\"\n"},
-    {"threshold", kWithResidual, 0, "threshold-simulated", "threshold = 1.5\n"},
+    {"topk_in_short_halves", kWithResidual, 0, "topk-simulated",
+     "density = 0.1\nvalue_type = \"bf16\"\n"},
+    {"threshold", kWithResidual, 0, "threshold-simulated",
+     "threshold = 1.5\nvalue_type = \"fp32\"\n"},
 };
 
 class Pairs : public ::testing::TestWithParam<ResidentMethod> {};

@@ -33,7 +33,9 @@ def test_the_page_of_schemes_says_up_to_how_many_ranks_each_of_them_wins():
 
 
 def test_every_switch_has_its_own_line_and_a_wrong_file_its_error(tmp_path):
-    assert [stage["from_step"] for stage in stages("dgc.toml")] == [0, 1000, 2000, 3000, 4000]
+    warming_up = stages("dgc.toml")
+    assert [stage["from_step"] for stage in warming_up] == [0, 1000, 2000, 3000, 4000]
+    assert all(stage["moved_bytes"] > 0 for stage in warming_up)
     wrong = tmp_path / "wrong.toml"
     wrong.write_text('[scheme]\ncompressor = "topq"\n')
     ran = penstock("config", "traffic", wrong)

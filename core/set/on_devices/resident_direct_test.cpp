@@ -16,15 +16,18 @@ const ResidentMethod kMethods[] = {
     {"topk_one_by_one", kOneByOne},
     {"topk_for_sums", kWithResidual, PENSTOCK_SET_SUM},
     {"topk_with_dgc", kWithDgc},
-    {"topk_told_of_void_buckets_first", kWithResidual, 0, "topk-simulated", "density = 0.05\n",
-     "nonfinite = \"strict\"\n"},
+    {"topk_told_of_void_buckets_first", kWithResidual, 0, "topk-simulated",
+     "density = 0.05\nvalue_type = \"fp32\"\n", "nonfinite = \"strict\"\n"},
+    {"topk_in_short_halves", kWithResidual, 0, "topk-simulated",
+     "density = 0.1\nvalue_type = \"bf16\"\n"},
     {"topk_in_halves", kWithResidual, 0, "topk-simulated",
      "density = 0.1\nvalue_type = \"fp16\"\n"},
     {"topk_in_bytes", kWithResidual, 0, "topk-simulated", "density = 0.1\nvalue_type = \"int8\"\n"},
-    {"threshold", kWithResidual, 0, "threshold-simulated", "threshold = 1.5\n"},
+    {"threshold", kWithResidual, 0, "threshold-simulated",
+     "threshold = 1.5\nvalue_type = \"fp32\"\n"},
     {"threshold_one_by_one_nothing_kept", "memory = \"none\"\nscheduler = \"wfbp\"", 0,
      "threshold-simulated", "threshold = 2.0\n"},
-    {"redsync", kWithDgc, 0, "redsync-simulated", "density = 0.05\n"},
+    {"redsync", kWithDgc, 0, "redsync-simulated", "density = 0.05\nvalue_type = \"fp32\"\n"},
     {"none", kNothingKept, 0, "none-simulated", ""},
     {"none_in_pieces", "memory = \"none\"\nscheduler = \"hipress\"", 0, "none-simulated", ""},
     {"none_for_sums", kNothingKept, PENSTOCK_SET_SUM, "none-simulated", ""},
@@ -32,10 +35,12 @@ const ResidentMethod kMethods[] = {
     {"none_with_momentum", "memory = \"momentum-simulated\"\nscheduler = \"fusion\"", 0,
      "none-simulated", ""},
     {"topk_that_warms_up", kWithDgc, 0, "topk-simulated",
-     "density = 0.3\n[[switch]]\nat_step = 3\nset = { compressor.topk-simulated.density = 0.1 }\n"},
+     "density = 0.3\nvalue_type = \"fp32\"\n"
+     "[[switch]]\nat_step = 3\nset = { compressor.topk-simulated.density = 0.1 }\n"},
     {"signs_beside", kWithResidual, 0, "signsgd-simulated", ""},
     {"vectors_as_they_are", kWithResidual, 0, "topk-simulated",
-     "density = 0.1\n[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = \"none-simulated\"\n"
+     "density = 0.1\nvalue_type = \"fp32\"\n"
+     "[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = \"none-simulated\"\n"
      "memory = \"none\"\n"},
 };
 

@@ -26,7 +26,9 @@ struct ResidentMethod {
   const char* keys;  // of [scheme], without compressor and collective
   uint32_t flags = 0;
   const char* compressor = "topk-simulated";
-  const char* options = "density = 0.05\n";  // and the tables after them
+  // The tables after the options may follow. Values are float32, because devices send only such
+  // pairs to each other.
+  const char* options = "density = 0.05\nvalue_type = \"fp32\"\n";
   const char* runtime = "";
 };
 // Memory and scheduler of a method.

@@ -64,7 +64,8 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
     const adtopk::Axis axis = adtopk::axis_of(item.c(), density_);
     const uint64_t whole = whole_capacity(axis, n);
     const bool by_rows = selects_rows(call.phase);
-    values().plan(need, by_rows ? axis.chosen() : whole, by_rows || mode_ != Mode::kThreshold);
+    const uint64_t room = by_rows ? axis.chosen() : whole;
+    values().plan(item, need, room, room, by_rows || mode_ != Mode::kThreshold);
     need.period = mode_ == Mode::kPlain ? 1 : 2;
     if (mode_ == Mode::kThreshold)
       need.states.add("reuse", ReusedThreshold::kFloats, 1, PENSTOCK_STATE_SOFT);

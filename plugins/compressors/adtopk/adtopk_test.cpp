@@ -114,6 +114,11 @@ TEST(AdTopK, NarrowValuesEqualTheOracleAndLeaveTheirRoundingInWork) {
                       chosen_by(mode, 5, kSmallShapes, type), distribution);
 }
 
+TEST(AdTopK, GradientsOfAnyScaleArriveAlike) {
+  for (const char* mode : {"plain", "interleaved", "threshold"})
+    expect_any_scale_arrives_alike(adtopk(), {{"density", 0.1}, {"mode", mode}});
+}
+
 TEST(AdTopK, NothingIsLostOver100StepsOfEveryKind) {
   for (const auto& [mode, type] : {std::pair{"plain", "fp32"},
                                    {"threshold", "fp32"},
@@ -258,7 +263,8 @@ TEST(AdTopK, LeavesAtMostTheShareThatWasNotChosenInEveryMode) {
         {.plugin = adtopk(),
          .options = {{"density", 0.1}, {"mode", mode}, {"warm_up_steps", 3}, {"reuse_steps", 2}},
          .shapes = kShapes,
-         .steps = 12});
+         .steps = 12,
+         .rounding = 1e-6});
 }
 
 }  // namespace

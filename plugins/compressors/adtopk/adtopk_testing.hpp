@@ -41,7 +41,7 @@ inline std::vector<uint32_t> largest_along(const std::vector<float>& x, const Sh
 // gradient in odd steps.
 inline SentOracle chosen_by(const std::string& mode, uint64_t percent,
                             const std::vector<Shape>& shapes,
-                            const std::string& value_type = "fp32") {
+                            const std::string& value_type = "auto") {
   return [=](const std::vector<float>& x, const Sender& sender) {
     const bool along = mode == "plain" || sender.step % 2 == 0;
     return only_as(value_type, x,

@@ -51,6 +51,12 @@ std::vector<uint32_t> cut(const std::vector<float>& x, const std::vector<uint32_
   return largest(only, most);
 }
 
+// The most entries that may be sent of n without resampling.
+uint64_t most_of(uint64_t k, const Setting& setting, uint64_t n) {
+  return std::min(n,
+                  static_cast<uint64_t>(std::ceil(setting.upper * static_cast<double>(k) - 1e-9)));
+}
+
 std::vector<uint32_t> oracle_selection(const std::vector<float>& x, const Setting& setting,
                                        uint64_t gradient, uint64_t step) {
   const uint64_t n = x.size();
@@ -74,13 +80,14 @@ std::vector<uint32_t> oracle_selection(const std::vector<float>& x, const Settin
     chosen = reaching(x, threshold);
   }
   if (setting.resample) return cut(x, chosen, k);
-  const auto most = static_cast<uint64_t>(std::ceil(setting.upper * static_cast<double>(k) - 1e-9));
-  return cut(x, chosen, std::min(n, most));
+  return cut(x, chosen, most_of(k, setting, n));
 }
 
 SentOracle chosen_by(const Setting& setting) {
   return [setting](const std::vector<float>& x, const Sender& sender) {
-    return only_as(setting.value_type, x, oracle_selection(x, setting, sender.item, sender.step));
+    const uint64_t k = kept_of(x.size(), setting.density);
+    return only_as(setting.value_type, x, oracle_selection(x, setting, sender.item, sender.step),
+                   setting.resample ? k : most_of(k, setting, x.size()));
   };
 }
 
@@ -142,8 +149,13 @@ TEST(Dgc, AwkwardSizesEqualTheOracle) {
         expect_equals_oracle({density, 1.3, 0.8, resample}, input.sizes, 3, input.distribution, 2);
 }
 
+TEST(Dgc, GradientsOfAnyScaleArriveAlike) {
+  for (const char* type : {"auto", "bf16"})
+    expect_any_scale_arrives_alike(plugin(), {{"density", 0.05}, {"value_type", type}});
+}
+
 TEST(Dgc, NarrowValuesEqualTheOracleAndLeaveTheirRoundingInWork) {
-  for (const char* type : {"fp16", "bf16", "int8"})
+  for (const char* type : {"auto", "fp16", "bf16", "int8"})
     for (const Distribution& distribution : distributions())
       for (const bool resample : {true, false})
         expect_equals_oracle({0.05, 1.3, 0.8, resample, type}, {1000, 0, 1, 57}, 20, distribution,
@@ -157,7 +169,8 @@ TEST(Dgc, SixteenMillionElementsEqualTheOracle) {
 
 TEST(Dgc, SendsAtMostTheShareByMagnitudeAndNeverTheFirstByIndex) {
   // Ascending magnitudes: a cut by index would send the smallest passing entries.
-  CompressorRig rig({.ranks = 1}, {{50000}}, plugin(), {{"density", 0.01}}, residual());
+  CompressorRig rig({.ranks = 1}, {{50000}}, plugin(), {{"density", 0.01}, {"value_type", "fp32"}},
+                    residual());
   std::vector<float> ascending(50000);
   for (uint64_t e = 0; e < ascending.size(); ++e) ascending[e] = static_cast<float>(e);
   const std::vector<float> mean = rig.step({{ascending}})[0];
@@ -217,7 +230,8 @@ TEST(Dgc, LeavesAtMostTheShareThatWasNotSent) {
   for (const bool resample : {true, false})
     expect_contraction({.plugin = plugin(),
                         .options = {{"density", 0.02}, {"resample", resample}},
-                        .shapes = {{3000}, {0}, {1}, {57}, {20, 33}}});
+                        .shapes = {{3000}, {0}, {1}, {57}, {20, 33}},
+                        .rounding = 1e-6});
 }
 
 }  // namespace

@@ -27,11 +27,12 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
       : SteeredCompressor(values, "redsync"),
         trimmed_(values.choice("search") == "trimmed"),
         quantised_(values.boolean("quantised")) {
-    if (quantised_ && values.choice("value_type") != "fp32")
+    if (quantised_ && values.choice("value_type") != "auto" &&
+        values.choice("value_type") != "fp32")
       throw sdk::invalid_argument(
           "value_type is '", values.choice("value_type"),
           "' and quantised is true, but a quantised payload has no values: leave value_type at "
-          "'fp32' or set quantised = false");
+          "'auto' or set quantised = false");
   }
 
   // range_of resolves the fold when it first reads the entries

@@ -69,7 +69,8 @@ TEST(RedSync, SendsWithinATenthOfTheShareAndExactlyTheLargest) {
     for (const uint32_t ranks : {1, 3}) {
       const std::vector<uint64_t> numels{300, 0, 1, 57};
       CompressorRig rig({.ranks = ranks, .ranks_per_slice = ranks / 2, .check_mass = true},
-                        {{300}, {0}, {1}, {57}}, plugin(), {{"density", 0.05}}, residual());
+                        {{300}, {0}, {1}, {57}}, plugin(),
+                        {{"density", 0.05}, {"value_type", "fp32"}}, residual());
       RankTensors kept(ranks);
       for (auto& of_rank : kept)
         for (const uint64_t numel : numels) of_rank.emplace_back(numel);
@@ -97,7 +98,7 @@ TEST(RedSync, SendsWithinATenthOfTheShareAndExactlyTheLargest) {
     }
 }
 
-SentOracle searched(double density, int reuse, bool exact, const std::string& value_type = "fp32") {
+SentOracle searched(double density, int reuse, bool exact, const std::string& value_type = "auto") {
   return steered({.density = density, .reuse_period = reuse, .exact = exact}, estimate, learn,
                  value_type);
 }
@@ -275,16 +276,16 @@ TEST(RedSync, QuantisedPayloadsAreInput) {
 TEST(RedSync, LeavesAtMostTheShareThatWasNotSent) {
   Contraction contraction{.plugin = plugin(),
                           .options = {{"density", 0.05}},
-                          .shapes = {{300}, {0}, {1}, {57}, {20, 33}}};
+                          .shapes = {{300}, {0}, {1}, {57}, {20, 33}},
+                          .rounding = 1e-6};
   expect_contraction(contraction);
   contraction.options.push_back({"search", "trimmed"});
   contraction.share = share_of_the_largest(0.05);
   expect_contraction(contraction);
   // One mean for all sent entries is nearer to them than zero is, taken together, but not by their
-  // share: 1e-6 because the mean is a float.
+  // share.
   contraction.options.push_back({"quantised", true});
   contraction.share = no_share;
-  contraction.rounding = 1e-6;
   expect_contraction(contraction);
 }
 

@@ -18,7 +18,7 @@ LoadedPlugin residual() {
 }
 
 // The k largest |x|.
-SentOracle largest_of(double density, const std::string& value_type = "fp32") {
+SentOracle largest_of(double density, const std::string& value_type = "auto") {
   return [=](const std::vector<float>& x, const Sender&) {
     return only_as(value_type, x, largest(x, kept_of(x.size(), density)));
   };
@@ -54,7 +54,8 @@ void expect_equals_across_bucket(double density, const std::vector<Shape>& shape
                                  const std::vector<uint64_t>& numels, uint32_t ranks,
                                  uint64_t steps, const Distribution& distribution) {
   CompressorRig rig({.ranks = ranks, .ranks_per_slice = ranks / 2, .check_mass = true}, shapes,
-                    topk(), {{"density", density}, {"scope", "bucket"}}, residual());
+                    topk(), {{"density", density}, {"scope", "bucket"}, {"value_type", "fp32"}},
+                    residual());
   RankTensors kept(ranks);
   for (auto& of_rank : kept)
     for (const uint64_t numel : numels) of_rank.emplace_back(numel);
@@ -165,11 +166,43 @@ TEST(TopK, NarrowValuesLoseNothing) {
       }
 }
 
-TEST(TopK, WhatDoesNotFitAHalfStaysInTheResidual) {
+TEST(TopK, WhatHalvesRoundOffStaysInTheResidual) {
   CompressorRig rig({.ranks = 2}, {{3}}, topk(), {{"density", 1}, {"value_type", "fp16"}},
                     residual());
-  EXPECT_EQ(rig.step({{{1e6f, -7e4f, 1}}, {{0, 0, 0}}}), (Tensors{{32752, -32752, 0.5}}));
-  EXPECT_EQ(rig.work(0, 0), (std::vector<float>{1e6f - 65504, -7e4f + 65504, 0}));
+  // The power of two is 2^5: codes 31250, -2187.5 and 1/32, rounded to 31248 and -2188.
+  EXPECT_EQ(rig.step({{{1e6f, -7e4f, 1}}, {{0, 0, 0}}}), (Tensors{{499968, -35008, 0.5}}));
+  EXPECT_EQ(rig.work(0, 0), (std::vector<float>{64, 16, 0}));
+}
+
+TEST(TopK, HalvesAreTheDefaultIfAMemoryKeepsTheirRounding) {
+  const auto dtype = [](const CompressorRig& rig, uint64_t item) {
+    return rig.need(item).rounds[0].sections[1].dtype;
+  };
+  const OptionSettings tenth{{"density", 0.1}};
+  CompressorRig kept({.ranks = 2}, {{1000}, {79}, {71}}, topk(), tenth, residual());
+  EXPECT_EQ(dtype(kept, 0), uint32_t{PENSTOCK_FLOAT16});
+  EXPECT_EQ(dtype(kept, 1), uint32_t{PENSTOCK_FLOAT16}) << "8 entries";
+  EXPECT_EQ(dtype(kept, 2), uint32_t{PENSTOCK_FLOAT16}) << "8 entries";
+  CompressorRig few({.ranks = 2}, {{70}, {1}, {0}}, topk(), tenth, residual());
+  for (uint64_t i = 0; i < 3; ++i)
+    EXPECT_EQ(dtype(few, i), uint32_t{PENSTOCK_FLOAT32}) << "a scale would take more than it saves";
+  CompressorRig lost({.ranks = 2}, {{1000}}, topk(), tenth);
+  EXPECT_EQ(dtype(lost, 0), uint32_t{PENSTOCK_FLOAT32}) << "nothing keeps the rounding";
+  CompressorRig all({.ranks = 2}, {{1000}}, topk(), {{"density", 1}}, residual());
+  EXPECT_EQ(dtype(all, 0), uint32_t{PENSTOCK_FLOAT32}) << "everything goes";
+  CompressorRig of_bucket({.ranks = 2}, {{1000}}, topk(), {{"density", 0.1}, {"scope", "bucket"}},
+                          residual());
+  EXPECT_EQ(dtype(of_bucket, 0), uint32_t{PENSTOCK_FLOAT16});
+  CompressorRig named({.ranks = 2}, {{1000}}, topk(), {{"density", 0.1}, {"value_type", "fp32"}},
+                      residual());
+  EXPECT_EQ(dtype(named, 0), uint32_t{PENSTOCK_FLOAT32});
+}
+
+TEST(TopK, GradientsOfAnyScaleArriveAlike) {
+  for (const char* scope : {"item", "bucket"})
+    for (const char* type : {"auto", "fp16", "bf16", "fp32"})
+      expect_any_scale_arrives_alike(topk(),
+                                     {{"density", 0.1}, {"scope", scope}, {"value_type", type}});
 }
 
 TEST(TopK, NarrowPayloadsAreInput) {
@@ -197,7 +230,8 @@ TEST(TopK, LeavesAtMostTheShareThatWasNotChosen) {
     expect_contraction({.plugin = topk(),
                         .options = {{"density", density}},
                         .shapes = kShapes,
-                        .share = share_of_the_largest(density)});
+                        .share = share_of_the_largest(density),
+                        .rounding = 1e-6});
 }
 
 }  // namespace

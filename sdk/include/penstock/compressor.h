@@ -133,9 +133,9 @@ typedef struct penstock_compressor {
   /* [control] Fills the traits. Pure. */
   penstock_status* (*describe)(void* instance, penstock_compressor_traits* traits);
 
-  /* [control] Fills needs[i] for items[i] in `phase`. Name, shape, numel, dtypes and the device of
-   * the gradient are set; data pointers are null. Returns INVALID_ARGUMENT for an item that the
-   * method cannot compress; the message must name the rule to add to the configuration. */
+  /* [control] Fills needs[i] for items[i] in `phase`. Name, shape, numel, dtypes and device are set,
+   * and ITEM_KEEP if 16-bit values may travel (docs/abi.md); data pointers are null. For an item that
+   * the method cannot compress: INVALID_ARGUMENT, and the rule to add to the configuration. */
   penstock_status* (*plan)(void* instance, uint32_t phase, uint32_t world, const penstock_item* const* items,
                            uint64_t n_items, penstock_compressor_need* const* needs);
 

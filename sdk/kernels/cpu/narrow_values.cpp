@@ -2,6 +2,7 @@
 #include <kernels/narrow_values.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -13,6 +14,12 @@ namespace {
 
 void saturate(uint16_t* bits, uint64_t count, uint32_t infinity) {
   for (uint64_t i = 0; i < count; ++i) bits[i] = finite_bits(bits[i], infinity);
+}
+
+// Exact for a power of two, unless the product is subnormal: such a product is zero in float16.
+void multiply(float* values, uint64_t count, float power) {
+  if (power == 1) return;
+  for (uint64_t i = 0; i < count; ++i) values[i] *= power;
 }
 
 void narrow_to_int8(float* values, uint64_t count, int8_t* target, float scale) {
@@ -30,8 +37,17 @@ void narrow_to_int8(float* values, uint64_t count, int8_t* target, float scale) 
 
 }  // namespace
 
-float int8_scale(float largest) noexcept {
-  return scale_that_reaches(largest);
+float value_scale(ValueType type, float largest) noexcept {
+  if (type == ValueType::kInt8) return scale_that_reaches(largest);
+  return type == ValueType::kFloat16 ? power_of_two_below(largest) : 1;
+}
+
+bool is_scale(ValueType type, float scale) noexcept {
+  if (type == ValueType::kInt8) return scale >= 0 && std::isfinite(scale * kLargestCode);
+  if (type != ValueType::kFloat16) return scale == 1;
+  const auto bits = std::bit_cast<uint32_t>(scale);
+  constexpr uint32_t kFraction = (1u << 23) - 1;
+  return (bits & kFraction) == 0 && bits >> 23 >= 1 && bits >> 23 <= kMostHalfScale;
 }
 
 void narrow_values(ValueType type, float* values, uint64_t count, void* target,
@@ -41,9 +57,11 @@ void narrow_values(ValueType type, float* values, uint64_t count, void* target,
     std::memcpy(target, values, count * sizeof(float));
   } else if (type == ValueType::kFloat16) {
     auto* halves = static_cast<uint16_t*>(target);
+    multiply(values, count, inverse_power(scale));
     floats_to_halves(values, halves, count);
     saturate(halves, count, kHalfInfinity);
     halves_to_floats(halves, values, count);
+    multiply(values, count, scale);
   } else if (type == ValueType::kBfloat16) {
     auto* halves = static_cast<uint16_t*>(target);
     floats_to_bfloat16s(values, halves, count);
@@ -61,6 +79,7 @@ void widen_values(ValueType type, const void* source, uint64_t count, float* val
     std::memcpy(values, source, count * sizeof(float));
   } else if (type == ValueType::kFloat16) {
     halves_to_floats(static_cast<const uint16_t*>(source), values, count);
+    multiply(values, count, scale);
   } else if (type == ValueType::kBfloat16) {
     bfloat16s_to_floats(static_cast<const uint16_t*>(source), values, count);
   } else {

@@ -49,7 +49,7 @@ struct TakeChunks {
     const auto bits = narrow_within<kType>(found.value, limit);
     values[j] = bits;
     if (!taken || found.position >= chosen.n) return;
-    work[found.position] = left_over(found.value, Wire<kType>::widen(bits, 0));
+    work[found.position] = left_over(found.value, Wire<kType>::widen(bits, 1));
   }
 };
 
@@ -65,7 +65,7 @@ struct SpreadChunks {
   __device__ In load(uint64_t j) const { return values[j]; }
   __device__ void store(uint64_t j, In bits, NoFacts) const {
     const uint64_t position = position_of(chosen, j);
-    if (position < chosen.n) out[position] = Wire<kType>::widen(bits, 0) * mean;
+    if (position < chosen.n) out[position] = Wire<kType>::widen(bits, 1) * mean;
   }
 };
 

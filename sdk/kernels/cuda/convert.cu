@@ -141,8 +141,10 @@ struct Widen {
   }
 };
 
-__global__ void __launch_bounds__(kWarp) find_int8_scale(const float* largest, float* scale) {
-  if (threadIdx.x == 0) *scale = scale_that_reaches(*largest);
+__global__ void __launch_bounds__(kWarp)
+    find_value_scale(const float* largest, float* scale, bool is_power) {
+  if (threadIdx.x != 0) return;
+  *scale = is_power ? power_of_two_below(*largest) : scale_that_reaches(*largest);
 }
 
 }  // namespace
@@ -192,16 +194,16 @@ int32_t widen_scaled(ValueType type, std::span<const WidenRequest> requests, flo
   return known ? queue.error() : static_cast<int32_t>(cudaErrorInvalidValue);
 }
 
-int32_t int8_scale(const float* largest, float* scale, void* stream) noexcept {
-  if (largest == nullptr || scale == nullptr) return cudaErrorInvalidValue;
+int32_t value_scale(ValueType type, const float* largest, float* scale, void* stream) noexcept {
+  if (!has_scale(type) || largest == nullptr || scale == nullptr) return cudaErrorInvalidValue;
   Queue queue(stream);
-  queue.run<find_int8_scale>(1, kWarp, largest, scale);
+  queue.run<find_value_scale>(1, kWarp, largest, scale, type == ValueType::kFloat16);
   return queue.error();
 }
 
 int32_t narrow_values(ValueType type, float* values, uint64_t count, void* target,
                       const float* scale, void* stream) noexcept {
-  if (type == ValueType::kInt8 && scale == nullptr) return cudaErrorInvalidValue;
+  if (has_scale(type) && scale == nullptr) return cudaErrorInvalidValue;
   if (count > 0 && (values == nullptr || target == nullptr)) return cudaErrorInvalidValue;
   Queue queue(stream);
   with_wire_type(type, [&]<ValueType kType>() {
@@ -213,7 +215,7 @@ int32_t narrow_values(ValueType type, float* values, uint64_t count, void* targe
 
 int32_t widen_values(ValueType type, const void* source, uint64_t count, float* values,
                      const float* scale, void* stream) noexcept {
-  if (type == ValueType::kInt8 && scale == nullptr) return cudaErrorInvalidValue;
+  if (has_scale(type) && scale == nullptr) return cudaErrorInvalidValue;
   if (count > 0 && (values == nullptr || source == nullptr)) return cudaErrorInvalidValue;
   Queue queue(stream);
   with_wire_type(type, [&]<ValueType kType>() {

@@ -120,7 +120,7 @@ void SparseSums::add(const SparseSum& sum) {
 
 int32_t sum_sparse(const SparseSums& sums, void* stream, ValueType type) noexcept {
   const std::span targets(sums.targets, sums.n_sums);
-  const bool has_scales = !sums.has_one_value && type == ValueType::kInt8;
+  const bool has_scales = !sums.has_one_value && has_scale(type);
   if (!std::all_of(targets.begin(), targets.end(), [&](const SparseSums::Target& target) {
         return legal(sums, target, has_scales);
       }))

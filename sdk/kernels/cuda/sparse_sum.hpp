@@ -10,9 +10,10 @@
 
 namespace penstock::kernels::cuda {
 
-// The payload of one rank: `count` strictly ascending indices below n, and their values (for int8
-// with a scale in device memory), or one float32 that is the value of all entries. The device does
-// not check this; the caller must have checked the indices when they came from a peer.
+// The payload of one rank: `count` strictly ascending indices below n, and their values
+// (float16 and int8 with a scale in device memory), or one float32 that is the value of all
+// entries. The device does not check this; the caller must have checked the indices when they came
+// from a peer.
 struct SparseSender {
   const uint32_t* indices;
   const void* values;

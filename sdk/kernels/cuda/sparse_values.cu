@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kElementThreads)
 int32_t send_values(ValueType type, const ChosenEntries& chosen, void* values, const float* scale,
                     bool taken, void* stream) noexcept {
   if (!legal(chosen) || (chosen.capacity > 0 && values == nullptr)) return cudaErrorInvalidValue;
-  if (type == ValueType::kInt8 && scale == nullptr) return cudaErrorInvalidValue;
+  if (has_scale(type) && scale == nullptr) return cudaErrorInvalidValue;
   Queue queue(stream);
   with_wire_type(type, [&]<ValueType kType>() {
     auto* const bits = static_cast<typename Wire<kType>::Bits*>(values);

@@ -18,12 +18,13 @@ struct ChosenEntries {
 };
 
 // values[j] = the j-th chosen entry in `type`, as narrow_values of narrow_values.hpp rounds it. If
-// `taken`, work keeps the rounding errors. `scale` is device memory, read for int8 only.
+// `taken`, work keeps the rounding errors. `scale` is device memory, read for types
+// with a scale only.
 [[nodiscard]] int32_t send_values(ValueType type, const ChosenEntries& chosen, void* values,
                                   const float* scale, bool taken, void* stream) noexcept;
 
-// *largest = the largest magnitude of the chosen entries, for int8_scale of values.hpp; 0 if there
-// are no entries. A NaN counts as zero.
+// *largest = the largest magnitude of the chosen entries, for value_scale of values.hpp; 0 if
+// there are no entries. A NaN counts as zero.
 [[nodiscard]] int32_t largest_of(const ChosenEntries& chosen, float* largest,
                                  void* stream) noexcept;
 

@@ -38,7 +38,7 @@ struct TakeDrawn {
   __device__ void store(uint64_t j, FoundEntry found, NoFacts) const {
     const auto bits = narrow_within<kType>(found.value, limit);
     values[j] = bits;
-    if (taken) work[found.position] = left_over(found.value, Wire<kType>::widen(bits, 0));
+    if (taken) work[found.position] = left_over(found.value, Wire<kType>::widen(bits, 1));
   }
 };
 
@@ -54,7 +54,7 @@ struct SpreadDrawn {
   __device__ NoFacts facts(uint64_t) const { return {}; }
   __device__ In load(uint64_t j) const { return values[j]; }
   __device__ void store(uint64_t j, In bits, NoFacts) const {
-    out[positions[j]] = Wire<kType>::widen(bits, 0) * scale * mean;
+    out[positions[j]] = Wire<kType>::widen(bits, 1) * scale * mean;
   }
 };
 

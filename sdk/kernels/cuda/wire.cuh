@@ -4,7 +4,7 @@
 //   using Bits = ...;                                     the type that travels
 //   static Bits narrow(float x, float scale);             nearest even, finite
 //   static float widen(Bits bits, float scale);           the receiver's value
-// `scale` is the scale of int8; other types ignore it.
+// `scale` is the scale of int8, or the power of two of float16; other types ignore it.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -44,10 +44,10 @@ struct Wire<ValueType::kFloat32> {
 template <>
 struct Wire<ValueType::kFloat16> {
   using Bits = uint16_t;
-  __device__ static uint16_t narrow(float x, float) {
-    return finite_bits(ToHalf::of(x), kHalfInfinity);
+  __device__ static uint16_t narrow(float x, float scale) {
+    return finite_bits(ToHalf::of(x * inverse_power(scale)), kHalfInfinity);
   }
-  __device__ static float widen(uint16_t bits, float) { return FromHalf::of(bits); }
+  __device__ static float widen(uint16_t bits, float scale) { return FromHalf::of(bits) * scale; }
 };
 
 template <>
@@ -70,15 +70,15 @@ struct Wire<ValueType::kInt8> {
   }
 };
 
-// Narrows x after limiting its magnitude to `limit`, as std::clamp does (a NaN stays a NaN);
-// float32 has no limit.
+// Narrows x, with scale 1, after limiting its magnitude to `limit`, as std::clamp does (a NaN stays
+// a NaN); float32 has no limit.
 template <ValueType kType>
 __device__ typename Wire<kType>::Bits narrow_within(float x, float limit) {
   if constexpr (kType != ValueType::kFloat32) {
     x = x < -limit ? -limit : x;
     x = limit < x ? limit : x;
   }
-  return Wire<kType>::narrow(x, 0);
+  return Wire<kType>::narrow(x, 1);
 }
 
 // The unsent rest of an entry: 0 if the whole value was sent, also for infinity.
@@ -89,10 +89,10 @@ __device__ inline float left_over(float before, float sent) {
 // Reads the scale, once per thread, if the type has a scale.
 template <ValueType kType>
 __device__ float wire_scale(const float* scale) {
-  if constexpr (kType == ValueType::kInt8)
+  if constexpr (has_scale(kType))
     return *scale;
   else
-    return 0;
+    return 1;
 }
 
 // Calls use.template operator()<kType>() with kType = type.

@@ -22,8 +22,8 @@ namespace penstock::sdk::device {
 class Choice {
  public:
   Choice(const Call& of, const Item& from, const PayloadWriter& payload, uint64_t most_entries,
-         const kernels::Fold* fold, kernels::ValueType type)
-      : call(of), item(from), most(most_entries), pairs_(of, from, payload, type), fold_(fold) {}
+         const kernels::Fold* fold)
+      : call(of), item(from), most(most_entries), pairs_(of, from, payload), fold_(fold) {}
 
   const Call& call;
   const Item& item;
@@ -141,14 +141,14 @@ class Choice {
 
 // The sender of a payload of pairs. Checks its numbers as on the CPU; the runtime has checked its
 // indices before it copied them to the device.
-inline SparseSender sender_of(const Call& call, const PayloadReader& payload,
-                              const SparseValues& values) {
+inline SparseSender sender_of(const Call& call, const PayloadReader& payload) {
   if (payload.kind() != PENSTOCK_PAYLOAD_SPARSE)
     throw payload.error("is of kind ", payload.kind(), ", expected sparse");
   const std::span<const uint32_t> indices = payload.section<uint32_t>(0);
-  (void)values.checked_scale(call, payload);
-  return {indices.data(), values.bytes_of(payload, indices.size()), indices.size(),
-          values.type() == kernels::ValueType::kInt8 ? payload.section<float>(2).data() : nullptr};
+  (void)SparseValues::checked_scale(call, payload);
+  const bool has_scale = kernels::has_scale(SparseValues::type_in(payload.c()));
+  return {indices.data(), SparseValues::bytes_of(payload, indices.size()), indices.size(),
+          has_scale ? payload.section<float>(2).data() : nullptr};
 }
 
 }  // namespace penstock::sdk::device

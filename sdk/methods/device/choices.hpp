@@ -17,7 +17,7 @@ namespace penstock::sdk::device {
 // called.
 class Choices {
  public:
-  Choices(const Call& call, kernels::ValueType type) : call_(call), type_(type) {}
+  explicit Choices(const Call& call) : call_(call) {}
   Choices(const Choices&) = delete;
   Choices& operator=(const Choices&) = delete;
 
@@ -41,14 +41,12 @@ class Choices {
   }
 
   const Call& call() const { return call_; }
-  kernels::ValueType type() const { return type_; }
 
  private:
   // More than most buckets have. The requests lie on the caller's stack.
   static constexpr uint64_t kMost = 64;
 
   const Call& call_;
-  kernels::ValueType type_;
   uint64_t n_ = 0;
   std::array<SelectRequest, kMost> requests_;
   std::array<std::optional<Pairs>, kMost> pairs_;
@@ -63,7 +61,7 @@ class OneOfMany {
       : item(from),
         most(most_entries),
         choices_(choices),
-        pairs_(choices.call(), from, payload, choices.type()),
+        pairs_(choices.call(), from, payload),
         fold_(fold) {}
 
   const Item& item;

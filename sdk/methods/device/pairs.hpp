@@ -16,8 +16,11 @@ using kernels::cuda::SelectRequest;
 // later (choices.hpp) keeps a copy.
 class Pairs {
  public:
-  Pairs(const Call& call, const Item& item, const PayloadWriter& payload, kernels::ValueType type)
-      : call_(&call), item_(item), payload_(&payload.c()), type_(type) {}
+  Pairs(const Call& call, const Item& item, const PayloadWriter& payload)
+      : call_(&call),
+        item_(item),
+        payload_(&payload.c()),
+        type_(SparseValues::type_in(payload.c())) {}
 
   const Item& item() const { return item_; }
   uint32_t* indices() const { return room<uint32_t>(0); }
@@ -77,12 +80,13 @@ class Pairs {
   void send_all(const uint64_t* count, uint64_t capacity) const {
     const kernels::cuda::ChosenEntries chosen{item_.work().data(), indices(), count, capacity};
     float* scale = nullptr;
-    if (type_ == kernels::ValueType::kInt8) {
+    if (kernels::has_scale(type_)) {
       scale = room<float>(2);
       writer().count(2, 1);
       float* const largest = call_->scratch<float>(1).data();
       queue([&](void* stream) { return kernels::cuda::largest_of(chosen, largest, stream); });
-      queue([&](void* stream) { return kernels::cuda::int8_scale(largest, scale, stream); });
+      queue(
+          [&](void* stream) { return kernels::cuda::value_scale(type_, largest, scale, stream); });
     }
     void* const target = room<char>(1);
     queue([&](void* stream) {

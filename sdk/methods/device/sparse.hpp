@@ -34,6 +34,11 @@ class SparseSumming {
   SparseSumming(const SparseSumming&) = delete;
   SparseSumming& operator=(const SparseSumming&) = delete;
 
+  // The type of the values that are added next. The senders of one sum have one type.
+  void of(kernels::ValueType type) {
+    if (type != type_) queue();
+    type_ = type;
+  }
   void add(const Item& item, const kernels::cuda::SparseSum& sum) {
     if (!sums_.has_room_for(sum.senders.size())) queue();
     if (sums_.empty()) first_ = &item.c();

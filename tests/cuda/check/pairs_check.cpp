@@ -99,7 +99,7 @@ void check_send(const Input& input, ValueType type, bool taken, bool counted) {
   float largest = 0;
   for (uint64_t j = 0; j < k; ++j) exact[j] = work[chosen[j]];
   for (const float value : exact) largest = std::max(largest, std::fabs(value));
-  const float scale = kernels::int8_scale(largest);
+  const float scale = kernels::value_scale(type, largest);
   std::vector<float> rounded = exact;
   std::vector<uint8_t> bytes(k * width_of(type));
   kernels::narrow_values(type, rounded.data(), k, bytes.data(), scale);
@@ -141,7 +141,7 @@ void check_narrow_sum(uint64_t n, ValueType type) {
     std::vector<uint32_t> chosen;
     for (uint64_t i = random() % 3; i < n; i += 1 + random() % 5)
       chosen.push_back(static_cast<uint32_t>(i));
-    const float scale = 0.01f * static_cast<float>(s + 1);
+    const float scale = kernels::value_scale(type, 4.0f * static_cast<float>(s + 1));
     std::vector<float> sent = normal(chosen.size(), 20 + s);
     std::vector<uint8_t> bytes(sent.size() * width_of(type));
     kernels::narrow_values(type, sent.data(), sent.size(), bytes.data(), scale);

@@ -168,7 +168,7 @@ void check_drawn(uint64_t n, uint64_t k, ValueType type) {
     const float exact = work[drawn.strata.position(j, words[j])];
     sent[j] = type == ValueType::kFloat32 ? exact : std::clamp(exact, -kLimit, kLimit);
   }
-  kernels::narrow_values(type, sent.data(), k, bytes.data(), 0);
+  kernels::narrow_values(type, sent.data(), k, bytes.data(), 1);
   for (uint64_t j = 0; j < k; ++j) {
     const uint32_t position = drawn.strata.position(j, words[j]);
     work[position] = work[position] == sent[j] ? 0 : work[position] - sent[j];
@@ -210,7 +210,7 @@ void check_chunks(uint64_t n, uint64_t chunk, bool whole, ValueType type) {
     sent[j] = type == ValueType::kFloat32 ? exact : std::clamp(exact, -kLimit, kLimit);
   }
   std::vector<uint8_t> bytes(capacity * (type == ValueType::kFloat32 ? 4 : 2));
-  kernels::narrow_values(type, sent.data(), capacity, bytes.data(), 0);
+  kernels::narrow_values(type, sent.data(), capacity, bytes.data(), 1);
   for (uint64_t j = 0; j < capacity; ++j) {
     const uint64_t i = position(j);
     if (i >= n) continue;
