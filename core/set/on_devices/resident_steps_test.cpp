@@ -136,9 +136,9 @@ TEST(Residents, ABucketOfManyGradientsTakesAsFewLaunchesAsOneOfASingleGradient) 
 }
 
 TEST(Residents, ANormOfAllRanksBringsOneNumberOfEachGradientToTheHost) {
-  const ResidentMethod method{
-      "", kWithDgc, 0, "topk-simulated",
-      "density = 0.05\n[memory.dgc-simulated]\nclipping = \"norm_global\"\n"};
+  const ResidentMethod method{"", kWithDgc, 0, "topk-simulated",
+                              "density = 0.05\nvalue_type = "
+                              "\"fp32\"\n[memory.dgc-simulated]\nclipping = \"norm_global\"\n"};
   const Cost cost = cost_of_steps({10000, 20000}, kRanks, kSteps, resident_scheme(method));
   const uint64_t rank_steps = kSteps * kRanks;
   // One inspection, eight launches of the selection, one sum. For each gradient, also two launches
@@ -229,7 +229,9 @@ TEST(Residents, WhatHasNoWayOnADeviceIsStagedForAReason) {
   EXPECT_EQ(reason_under(resident_scheme(residual)), "");
   EXPECT_EQ(reason_under(resident_scheme(residual, "scope = \"bucket\"\n")),
             "compressor \"topk-simulated\" was built for the CPU only");
-  EXPECT_EQ(reason_under(resident_scheme(residual, "value_type = \"fp16\"\n")), "");
+  const ResidentMethod halves{"", kWithResidual, 0, "topk-simulated",
+                              "density = 0.05\nvalue_type = \"fp16\"\n"};
+  EXPECT_EQ(reason_under(resident_scheme(halves)), "");
   EXPECT_EQ(reason_under(resident_scheme("memory = \"dgc\"\nscheduler = \"wfbp\"")),
             "memory \"dgc\" was built for the CPU only");
   EXPECT_EQ(reason_under(resident_scheme(residual + "\nroute = \"shard\"")), "");

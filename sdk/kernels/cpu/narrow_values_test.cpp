@@ -136,6 +136,7 @@ TEST(SparseValues, HalvesAreTheNearestCodeTimesThePower) {
 
 TEST(SparseValues, HalvesOfValuesTimesAPowerOfTwoAreTheHalvesTimesThatPower) {
   for (const auto& distribution : test::distributions()) {
+    if (distribution.name == "subnormal") continue;  // times 2^-40 these are zeros
     const std::vector<float> values = distribution.draw(500, 5);
     const Narrowed expected = narrow(kHalf, values, value_scale(kHalf, largest_of(values)));
     for (const int exponent : {-40, 40}) {
