@@ -181,7 +181,7 @@ class BlockValues {
   static void to_halves(float* values, uint64_t count, float unit, uint16_t* halves) {
     const float inverse = 1 / unit;  // exact
     for (uint64_t i = 0; i < count; ++i) values[i] *= inverse;
-    kernels::narrow_values(kernels::ValueType::kFloat16, values, count, halves, 0);
+    kernels::narrow_values(kernels::ValueType::kFloat16, values, count, halves, 1);
     for (uint64_t i = 0; i < count; ++i) values[i] *= unit;
   }
 

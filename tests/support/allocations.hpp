@@ -3,7 +3,7 @@
 // program exports its symbols. A thread may ask for one failed allocation.
 #pragma once
 
-#include <support/allocation_counts.hpp>
+#include "allocation_counts.hpp"
 
 #include <cstdlib>
 #include <new>

@@ -68,7 +68,8 @@ TEST(SchemesOfASet, CannotGiveTheTransportOtherOptionsThanTheRunJoinedWith) {
     const auto other =
         make_set(runtime, kShapes, 0, "other", scheme + "[collective.loopback]\nsize = 3\n");
     ASSERT_FALSE(other.ok());
-    EXPECT_TRUE(contains(other.status().message(), "collective.loopback.size is not what the run"))
+    EXPECT_TRUE(
+        contains(other.status().message(), "collective.loopback.size differs from the value"))
         << other.status().message();
   });
 }

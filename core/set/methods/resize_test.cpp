@@ -366,8 +366,8 @@ TEST_P(EveryFile, GoesOnWithWhatIsOwedOrSaysWhyNot) {
     if (name == "ok-topk") {
       EXPECT_NE(loaded.said.find("their shape differs"), std::string::npos) << loaded.said;
     }
-    if (name == "signum")
-      continue;  // no rank is owed its averages, and they come from one shard each
+    if (name == "signum" || name == "demo")
+      continue;  // their results are votes, which bring no mass
     expect_same(saved.owed, loaded.brought, context);
   }
 }

@@ -109,7 +109,7 @@ std::vector<Setting> settings() {
 void expect_equals_oracle(const Setting& setting, const Distribution& distribution, uint32_t ranks,
                           uint64_t steps) {
   CompressorRig rig({.ranks = ranks, .check_mass = true}, kShapes, compressor("topk"),
-                    {{"density", 0.05}}, memory(), options(setting));
+                    {{"density", 0.05}, {"value_type", "fp32"}}, memory(), options(setting));
   Oracle oracle(ranks, kNumels);
   for (uint64_t step = 0; step < steps; ++step) {
     const RankTensors gradients = draw_gradients(distribution.draw, ranks, kNumels, step);

@@ -28,7 +28,7 @@ TEST(Residual, EqualsTheOracleOver100StepsWithFactorsAndLossScale) {
     for (uint32_t ranks = 1; ranks <= 4; ++ranks)
       for (const auto& [beta, gamma] : {std::pair{1.0f, 1.0f}, std::pair{0.75f, 1.5f}}) {
         CompressorRig rig({.ranks = ranks, .check_mass = true}, kShapes, compressor("topk"),
-                          {{"density", 0.05}}, residual(),
+                          {{"density", 0.05}, {"value_type", "fp32"}}, residual(),
                           {{"beta", double{beta}}, {"gamma", double{gamma}}});
         RankTensors kept = zeros(ranks, kNumels);
         for (uint64_t step = 0; step < 100; ++step) {

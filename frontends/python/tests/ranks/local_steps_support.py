@@ -11,7 +11,9 @@ import penstock.torch as hvd
 
 NONE = hvd.Scheme(compressor="none", memory="none")
 TOPK = hvd.Scheme(
-    compressor="topk", memory="residual", options={"compressor.topk": {"density": 0.25}}
+    compressor="topk",
+    memory="residual",
+    options={"compressor.topk": {"density": 0.25, "value_type": "fp32"}},
 )
 AVERAGE = hvd.OuterStep(lr=1.0, momentum=0.0)
 STREAM = {"every": 12, "fragments": 3, "delay": 2, "mix": 0.5}
