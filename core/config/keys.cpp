@@ -190,8 +190,8 @@ ConfigTable make_scheme_keys() {
   static const std::string kCollective = fmt::format(
       "instance that moves payloads. `\"auto\"`: the transport that the program lends (`\"{}\"`), "
       "else the transport that fits the launcher: `{}` under mpirun, `{}` under torchrun or srun, "
-      "and in a run of one rank `{}` if this build has it",
-      kBorrowedCollective, kUnderMpi.front(), kInStep.front(), kAlone.front());
+      "and in a run of one rank `{}` or `{}`",
+      kBorrowedCollective, kUnderMpi.front(), kInStep.front(), kAlone.front(), kAlone.back());
   return {
       "[scheme]",
       {{.name = "compressor",

@@ -47,9 +47,10 @@ def test_nothing_that_a_residual_keeps_is_lost_in_a_switch(table: Table) -> None
 
 
 def test_a_warm_up_is_the_first_scheme_until_the_switch_and_then_has_its_state() -> None:
-    change = {"compressor": {"dgc": {"density": 0.01}}}
-    scheme = make_scheme(switched("dgc", "dgc", (0, {"compressor": {"dgc": {"density": 0.25}}}), (2, change)), ITEMS, RANKS)
-    wide = make_scheme({"scheme": {"compressor": "dgc", "memory": "dgc"}, "compressor": {"dgc": {"density": 0.25}}}, ITEMS, RANKS)
+    change = {"compressor": {"dgc": {"density": 0.01, "value_type": "fp32"}}}
+    first = {"compressor": {"dgc": {"density": 0.25, "value_type": "fp32"}}}
+    scheme = make_scheme(switched("dgc", "dgc", (0, first), (2, change)), ITEMS, RANKS)
+    wide = make_scheme({"scheme": {"compressor": "dgc", "memory": "dgc"}, **first}, ITEMS, RANKS)
     for step in range(2):
         ours, theirs = scheme.step(gradients(step)), wide.step(gradients(step))
         assert all(torch.equal(ours[i.name], theirs[i.name]) for i in ITEMS)

@@ -75,4 +75,6 @@ def test_a_new_composite_trains_to_the_bit_as_a_gather_does(sdk, tmp_path):  # n
     bare = folder / "bare.toml"
     bare.write_text((folder / "mine.toml").read_text().replace('collective = "mine"\ntransport = "mpi"', 'collective = "mpi"'))
     assert "transport" not in bare.read_text()
+    # A composite adds float32 values. A gather would send float16 by default.
+    bare.write_text(bare.read_text().replace("density = 0.01", 'density = 0.01\nvalue_type = "fp32"'))
     assert losses_of(folder / "mine.toml", tmp_path / "composite") == losses_of(bare, tmp_path / "bare")
