@@ -21,7 +21,8 @@ struct MemoryItem {
 
 // Runs the calls of a step. Records all arrays after each call.
 Seen step(bool on_device, const Case& of) {
-  const Compressor compressor({"topk", {{"density", 0.05}}});
+  // A memory takes back float32 values; the core decodes narrow ones for it.
+  const Compressor compressor({"topk", {{"density", 0.05}, {"value_type", "fp32"}}});
   const test::LoadedPlugin residual = simulated_plugin("memory", "residual");
   const test::MemoryInstance memory(residual, {{"beta", of.beta}, {"gamma", of.gamma}});
   Place place(on_device);

@@ -61,7 +61,6 @@ class Hosts:
         # as a timer needs.
         self.burst_bytes = max(32_000, round(link_rate(rate) / 8 * 2e-3))
         self._holder: subprocess.Popen[str] | None = None
-        self._made_names = False
 
     def __enter__(self) -> Hosts:
         for tool in ("ip", "tc", "unshare", "nsenter"):
@@ -75,12 +74,11 @@ class Hosts:
         return self
 
     def _make(self) -> None:
-        if not NAMES.exists():
-            try:
-                NAMES.mkdir()
-            except OSError as error:
-                raise HostsError(f"{NAMES} cannot be made: {error.strerror}") from error
-            self._made_names = True
+        try:
+            # It stays, as after `ip netns add`: to remove it would take the names of other hosts away, which are mounted on it.
+            NAMES.mkdir(exist_ok=True)
+        except OSError as error:
+            raise HostsError(f"{NAMES} cannot be made: {error.strerror}") from error
         private = ["unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--net", "--"]
         make = [str(FOLDER / "make.sh"), str(self.count), SUBNET, str(self.ranks_per_host), *map(str, self._joined_by())]
         # A session of its own: an interrupt at the terminal is for the job, which goes first.
@@ -175,9 +173,3 @@ class Hosts:
             self._holder.wait()
             self._holder.stdout.close()
             self._holder = None
-        if self._made_names:
-            self._made_names = False
-            try:
-                NAMES.rmdir()
-            except OSError:
-                pass  # somebody else's names are there by now

@@ -153,6 +153,26 @@ def test_two_uses_at_a_time_do_not_meet():
                 assert f"rate {rate} " in said.communicate(timeout=30)[0]
 
 
+TWO_ONE_AFTER_THE_OTHER = f"""
+import sys
+sys.path.insert(0, {str(ROOM)!r})
+from hosts import Hosts
+first = Hosts(2, "1gbit")
+first.__enter__()
+with Hosts(2, "1gbit") as later:
+    first.__exit__()
+    sys.exit(later.start(["true"], 1).wait(timeout=30))
+"""
+
+
+@needs_hosts
+def test_hosts_stay_when_the_hosts_that_were_made_before_them_end():
+    # In a /run of its own, in which `ip netns` has left no folder yet.
+    command = 'mount -t tmpfs none /run && exec "$0" -c "$1"'
+    ran = subprocess.run(["unshare", "--mount", "sh", "-c", command, sys.executable, TWO_ONE_AFTER_THE_OTHER], timeout=60)
+    assert ran.returncode == 0
+
+
 @needs_hosts
 def test_the_machine_itself_sees_none_of_them():
     before = names_outside()
