@@ -167,12 +167,19 @@ class PenstockReduceScatter:
     def _finish(self) -> None:
         """Waits for the reduction under way, if there is one, and writes its output."""
         fsdp_overlap.ended(self._finish)
-        if self._under_way is None:
-            return
-        (flat, mine, output), self._under_way = self._under_way, None
-        assert self._set is not None
+        if self._under_way is not None:
+            output = self._under_way[2]
+            part = self._part()
+            if part is not None:
+                output.copy_(part)
+
+    def _part(self) -> torch.Tensor | None:
+        """Waits for the reduction under way. Returns this rank's part of the result, in the buffer
+        that was handed in; None if the runtime has ended."""
+        assert self._set is not None and self._under_way is not None
+        (flat, mine, _), self._under_way = self._under_way, None
         if not self._set.alive:
-            return
+            return None
         on_host = devices.place_of(flat) == HOST
         stream = None if on_host else devices.current_stream(flat)
         for number in range(self._set.n_gradients):
@@ -180,7 +187,7 @@ class PenstockReduceScatter:
         if not on_host:
             # FSDP2 frees the buffer on the stream of its allocation, which is another stream.
             devices.used_by_current_stream(flat)
-        output.copy_(flat.chunk(self._set.n_gradients)[mine])
+        return flat.chunk(self._set.n_gradients)[mine]
 
     def _make_set(
         self, parts: Sequence[torch.Tensor], ranks: tuple[int, ...], average: bool

@@ -258,18 +258,24 @@ def check_a_part_of_fsdp2_has_the_bits_of_the_cpu_and_nobody_waits_for_the_devic
     from penstock.torch.fsdp import PenstockReduceScatter
 
     device.begin(2)
-    ranks = tuple(range(hvd.size()))
     on_cpu, on_device = PenstockReduceScatter(TOPK), PenstockReduceScatter(TOPK)
+
+    def part_of(reducer: PenstockReduceScatter, flat: torch.Tensor) -> torch.Tensor:
+        reducer._begin(flat, flat, tuple(range(hvd.size())), True)
+        part = reducer._part()
+        reducer._set.step_end(c.STEP_APPLIED)
+        return part
+
     address, stream = device.memory((390,)), device.stream()
     for step in range(STEPS):
         values = flat_buckets(step)[1]
         with device.on(stream):
             device.write(address, values)
             before = device.waits()
-            part = on_device._reduce(device.tensor((390,), address), ranks, True)
+            part = part_of(on_device, device.tensor((390,), address))
             assert device.waits() == before, "a thread waited for the device"
             found = device.read(part.data_ptr(), part.shape)
-        equal(found, on_cpu._reduce(values, ranks, True))
+        equal(found, part_of(on_cpu, values))
     assert device.used[-1] == (address, stream)
 
 
