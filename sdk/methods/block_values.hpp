@@ -70,7 +70,8 @@ class BlockValues {
       case Type::kFloat16: {
         const float unit = unit_of(values);
         payload.room<float>(2)[0] = unit;
-        to_halves(values.data(), values.size(), unit, payload.room<uint16_t>(1).data());
+        kernels::narrow_values(kernels::ValueType::kFloat16, values.data(), values.size(),
+                               payload.room<uint16_t>(1).data(), unit);
         payload.count(2, 1);
         break;
       }
@@ -122,11 +123,10 @@ class BlockValues {
             float* target) const {
     if (type_ == Type::kFloat32)
       return void(std::copy_n(static_cast<const float*>(sender.values) + first, count, target));
-    if (type_ == Type::kFloat16) {
-      kernels::halves_to_floats(static_cast<const uint16_t*>(sender.values) + first, target, count);
-      for (uint64_t i = 0; i < count; ++i) target[i] *= sender.unit;
-      return;
-    }
+    if (type_ == Type::kFloat16)
+      return kernels::widen_values(kernels::ValueType::kFloat16,
+                                   static_cast<const uint16_t*>(sender.values) + first, count,
+                                   target, sender.unit);
     float numbers[4];
     if (type_ == Type::kInt2) {
       std::copy_n(sender.numbers, 4, numbers);
@@ -177,14 +177,6 @@ class BlockValues {
                           " to 2^", kHighestUnit);
     return unit;
   }
-  // Rounds the values to multiples of float16 numbers by `unit`; larger ones become the largest.
-  static void to_halves(float* values, uint64_t count, float unit, uint16_t* halves) {
-    const float inverse = 1 / unit;  // exact
-    for (uint64_t i = 0; i < count; ++i) values[i] *= inverse;
-    kernels::narrow_values(kernels::ValueType::kFloat16, values, count, halves, 1);
-    for (uint64_t i = 0; i < count; ++i) values[i] *= unit;
-  }
-
   // Writes code(value) for every value, and replaces the value by numbers[code].
   template <typename Code>
   static void write_codes(std::span<float> values, uint64_t* target, Code&& code) {
@@ -241,7 +233,8 @@ class BlockValues {
       const uint64_t count = Blocks::kept(blocks[block].size(), k);
       ends = first + count;
       measure(values.subspan(first, count), mean, magnitudes);
-      to_halves(magnitudes, 2, unit, halves + 2 * block++);
+      kernels::narrow_values(kernels::ValueType::kFloat16, magnitudes, 2, halves + 2 * block++,
+                             unit);
     };
     write_codes(values, payload.room<uint64_t>(1).data(), [&](uint64_t i) {
       if (i == ends) begin_block(i);
