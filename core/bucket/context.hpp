@@ -103,6 +103,8 @@ struct SetContext {
   WorkPlace& place_of(const Gradient& gradient);
   const LevelLinks& at(uint32_t level) const { return levels[level - PENSTOCK_LEVEL_WORLD]; }
   Channel* channel() const { return at(PENSTOCK_LEVEL_WORLD).transport.channel; }
+  // Messages between all ranks of the set can go from device to device.
+  bool connects_devices() const { return at(PENSTOCK_LEVEL_WORLD).direct.channel != nullptr; }
 };
 
 }  // namespace penstock

@@ -102,9 +102,10 @@ Status BoundScheme::find_owner_memory(const DeclaredGradient& gradient, const Ch
   option.owner_memory_facts = option.needs.memory_facts;
   if (is_its_own) return {};
   TemplateItem item(gradient, {0, 0, gradient.numel, 0});
-  PENSTOCK_ASSIGN(const ItemNeeds needs,
-                  plan_template(item, *option.compressor, *option.owner_memory, site.world,
-                                takes_any_payload(scheme_), site.calls, site.set));
+  PENSTOCK_ASSIGN(
+      const ItemNeeds needs,
+      plan_template(item, *option.compressor, *option.owner_memory, site.world,
+                    takes_any_payload(scheme_, site.connects_devices), site.calls, site.set));
   option.owner_memory_facts = needs.memory_facts;
   // Both memories work in one dtype.
   if (needs.dtype == PENSTOCK_FLOAT32) option.needs.dtype = PENSTOCK_FLOAT32;
@@ -145,9 +146,10 @@ Status BoundScheme::examine(Registry& registry, const BindingSite& site) {
       PENSTOCK_ASSIGN(option.compressor, instance<penstock_compressor>(name, registry, site));
       PENSTOCK_ASSIGN(option.memory, instance<penstock_memory>(choice.memory, registry, site));
       TemplateItem item(*gradient, {0, 0, gradient->numel, 0});
-      PENSTOCK_ASSIGN(option.needs,
-                      plan_template(item, *option.compressor, *option.memory, site.world,
-                                    takes_any_payload(scheme_), site.calls, site.set));
+      PENSTOCK_ASSIGN(
+          option.needs,
+          plan_template(item, *option.compressor, *option.memory, site.world,
+                        takes_any_payload(scheme_, site.connects_devices), site.calls, site.set));
       PENSTOCK_TRY(find_owner_memory(*gradient, choice, option, registry, site));
       const auto phases = static_cast<uint32_t>(option.needs.phase_bytes.size());
       if (std::lcm(period_, phases) > kMostPhases)

@@ -38,6 +38,7 @@ struct BindingSite {
   bool forward_waits = false;      // the frontend can wait for gradients in the next forward
   bool buckets_are_given = false;  // by the frontend, and are not regrouped
   bool results_at_owners = false;  // each gradient names the only rank that wants its result
+  bool connects_devices = false;   // messages of route `flat` can go from device to device
   CallSlot* calls = nullptr;       // where plugin calls are noted; null: nowhere
   std::string set = {};            // the set that the noted calls are for
 };

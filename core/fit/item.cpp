@@ -116,9 +116,8 @@ void add_phase(ItemNeeds& needs, const DeclaredGradient& gradient,
 
 }  // namespace
 
-bool takes_any_payload(const Scheme& scheme) {
-  const bool goes_directly =
-      !scheme.device_transport.empty() && scheme.route == PENSTOCK_ROUTE_FLAT;
+bool takes_any_payload(const Scheme& scheme, bool connects_devices) {
+  const bool goes_directly = connects_devices && scheme.route == PENSTOCK_ROUTE_FLAT;
   return scheme.transport.empty() && !goes_directly;
 }
 

@@ -62,8 +62,9 @@ Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compress
 
 // Whether gathered payloads of a scheme may have any sections and types: no composite adds them up,
 // and no device sends them to another device, past the host that checks them. Other routes than
-// `flat` gather through host memory.
-bool takes_any_payload(const Scheme& scheme);
+// `flat` gather through host memory. `connects_devices`: the run connects the devices of the set's
+// ranks; the scheme of a set does not say it.
+bool takes_any_payload(const Scheme& scheme, bool connects_devices);
 
 // Whether the compressor is told in plan that the memory keeps rounding errors (ITEM_KEEP).
 inline bool keeps_rounding(const penstock_memory_need& memory, bool takes_any) {

@@ -81,7 +81,7 @@ Carriers SetChannels::carriers() const {
   carriers.local = carrier_at(PENSTOCK_LEVEL_LOCAL);
   carriers.cross = carrier_at(PENSTOCK_LEVEL_CROSS);
   carriers.ranks_per_host = set_.owners_per_host;
-  carriers.sends_directly = set_.at(PENSTOCK_LEVEL_WORLD).direct.channel != nullptr;
+  carriers.sends_directly = set_.connects_devices();
   if (composite_ != nullptr) carriers.composite = {composite_->table(), composite_->self()};
   return carriers;
 }

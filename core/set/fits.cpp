@@ -15,6 +15,7 @@ Result<std::shared_ptr<const BoundScheme>> Fits::fit(uint64_t at) const {
                             .forward_waits = declaration_.has(PENSTOCK_SET_DEFERRED_UPDATE),
                             .buckets_are_given = declaration_.has(PENSTOCK_SET_GIVEN_BUCKETS),
                             .results_at_owners = declaration_.has(PENSTOCK_SET_RESULT_AT_OWNER),
+                            .connects_devices = set_.connects_devices(),
                             .calls = set_.planning_calls,
                             .set = set_.name});
 }

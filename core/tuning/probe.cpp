@@ -163,11 +163,12 @@ class Rig {
   static constexpr uint64_t kEndUs = 1'000'000, kLimitUs = 5'000'000;
 
   Status fit(const Scheme& scheme, Registry& registry) {
-    PENSTOCK_ASSIGN(
-        its_->bound_scheme,
-        BoundScheme::make(
-            scheme, choose(scheme, {&declared_}), registry,
-            {.world = context_.world, .calls = context_.planning_calls, .set = context_.name}));
+    PENSTOCK_ASSIGN(its_->bound_scheme,
+                    BoundScheme::make(scheme, choose(scheme, {&declared_}), registry,
+                                      {.world = context_.world,
+                                       .connects_devices = context_.connects_devices(),
+                                       .calls = context_.planning_calls,
+                                       .set = context_.name}));
     its_->gradients.push_back(std::make_unique<Gradient>(declared_));
     if (device_) PENSTOCK_TRY(go_to_device());
     return its_->values.make(declared_, its_->residents.get());

@@ -160,6 +160,27 @@ TEST(DirectMessages, OfSeveralSetsHaveOneOrderOnEveryRank) {
   }
 }
 
+// The run names the transport between devices, and the scheme of a set does not.
+TEST(DirectMessages, OfASetWithASchemeOfItsOwnCarryFloat32UnlessAnotherTypeIsNamed) {
+  const DevicesForAll devices;
+  const std::string of_run =
+      resident_scheme({"", kNothingKept, 0, "none-simulated", ""}, kOverNccl);
+  for (const auto& [options, goes] :
+       {std::pair("", true), std::pair("value_type = \"fp16\"", false)})
+    with_device_ranks(2, of_run, [&](Runtime& runtime, uint32_t rank) {
+      const std::string of_set = fmt::format(
+          "[scheme]\ncompressor = \"topk-simulated\"\n{}\n[compressor.topk-simulated]\n{}\n",
+          kWithResidual, options);
+      auto set =
+          make_set(runtime, lying_on({{"x", {3000}}}, on_cuda(int32_t(rank))), 0, "own", of_set);
+      ASSERT_OK(set.status());
+      each_item(report_of(**set), [&](const nlohmann::json& item) {
+        EXPECT_EQ(item["why_staged"], "");
+        EXPECT_EQ(item["from_device_to_device"], goes) << options;
+      });
+    });
+}
+
 // On an ordered collective the header, host messages and ticket of a bucket also have one order.
 TEST(DirectMessages, MixWithStagingBuffersAndTheCpuInABucketOnAnOrderedCollective) {
   for (const bool ordered : {true, false})

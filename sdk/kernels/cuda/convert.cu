@@ -108,25 +108,6 @@ bool with_conversions(ValueType type, Use&& use) {
   return true;
 }
 
-// ---- Narrowing, which puts back the receiver's value ----
-
-template <ValueType kType>
-struct Narrow {
-  using In = float;
-  using Facts = float;
-  using Bits = typename Wire<kType>::Bits;
-  float* values;
-  Bits* target;
-  const float* scale;
-  __device__ float facts(uint64_t) const { return wire_scale<kType>(scale); }
-  __device__ float load(uint64_t i) const { return values[i]; }
-  __device__ void store(uint64_t i, float x, float step) const {
-    const Bits bits = Wire<kType>::narrow(x, step);
-    target[i] = bits;
-    values[i] = Wire<kType>::widen(bits, step);
-  }
-};
-
 template <ValueType kType>
 struct Widen {
   using In = typename Wire<kType>::Bits;
@@ -140,12 +121,6 @@ struct Widen {
     values[i] = Wire<kType>::widen(bits, step);
   }
 };
-
-__global__ void __launch_bounds__(kWarp)
-    find_value_scale(const float* largest, float* scale, bool is_power) {
-  if (threadIdx.x != 0) return;
-  *scale = is_power ? power_of_two_below(*largest) : scale_that_reaches(*largest);
-}
 
 }  // namespace
 
@@ -192,25 +167,6 @@ int32_t widen_scaled(ValueType type, std::span<const WidenRequest> requests, flo
     });
   });
   return known ? queue.error() : static_cast<int32_t>(cudaErrorInvalidValue);
-}
-
-int32_t value_scale(ValueType type, const float* largest, float* scale, void* stream) noexcept {
-  if (!has_scale(type) || largest == nullptr || scale == nullptr) return cudaErrorInvalidValue;
-  Queue queue(stream);
-  queue.run<find_value_scale>(1, kWarp, largest, scale, type == ValueType::kFloat16);
-  return queue.error();
-}
-
-int32_t narrow_values(ValueType type, float* values, uint64_t count, void* target,
-                      const float* scale, void* stream) noexcept {
-  if (has_scale(type) && scale == nullptr) return cudaErrorInvalidValue;
-  if (count > 0 && (values == nullptr || target == nullptr)) return cudaErrorInvalidValue;
-  Queue queue(stream);
-  with_wire_type(type, [&]<ValueType kType>() {
-    auto* const bits = static_cast<typename Wire<kType>::Bits*>(target);
-    each_element(queue, Narrow<kType>{values, bits, scale}, count);
-  });
-  return queue.error();
 }
 
 int32_t widen_values(ValueType type, const void* source, uint64_t count, float* values,

@@ -160,18 +160,31 @@ __global__ void __launch_bounds__(kElementThreads) treat_several(Several<Body> s
   });
 }
 
-// Handles all `arrays`: body_of(array) is the body for the array.count elements of an array. Body
-// is the result type of body_of; it is explicit because nvcc cannot name the type of a kernel that
-// is deduced from a lambda.
-template <typename Body, typename Array, typename BodyOf>
-void each_element_of(Queue& queue, std::span<const Array> arrays, const BodyOf& body_of) {
+// Calls launch(several) until all `arrays` had their turn: body_of(array) is the body for the
+// count_of(array) elements of an array. Body is the result type of body_of; it is explicit because
+// nvcc cannot name the type of a kernel that is deduced from a lambda.
+template <typename Body, typename Array, typename BodyOf, typename CountOf, typename Launch>
+void each_several(std::span<const Array> arrays, const BodyOf& body_of, const CountOf& count_of,
+                  const Launch& launch) {
   while (!arrays.empty()) {
     const auto some = arrays.first(std::min<uint64_t>(arrays.size(), Several<Body>::kMost));
     Several<Body> several;
-    for (const Array& array : some) several.add(body_of(array), array.count);
-    queue.run<treat_several<Body>>(several.blocks, kElementThreads, several);
+    for (const Array& array : some) several.add(body_of(array), count_of(array));
+    launch(several);
     arrays = arrays.subspan(some.size());
   }
+}
+template <typename Body, typename Array, typename BodyOf, typename CountOf>
+void each_element_of(Queue& queue, std::span<const Array> arrays, const BodyOf& body_of,
+                     const CountOf& count_of) {
+  each_several<Body>(arrays, body_of, count_of, [&](const Several<Body>& several) {
+    queue.run<treat_several<Body>>(several.blocks, kElementThreads, several);
+  });
+}
+// The arrays name their numbers of elements: array.count.
+template <typename Body, typename Array, typename BodyOf>
+void each_element_of(Queue& queue, std::span<const Array> arrays, const BodyOf& body_of) {
+  each_element_of<Body>(queue, arrays, body_of, [](const Array& array) { return array.count; });
 }
 
 }  // namespace penstock::kernels::cuda

@@ -5,6 +5,7 @@
 #include <kernels/narrow_values.hpp>
 
 #include <cstdint>
+#include <span>
 
 namespace penstock::kernels::cuda {
 
@@ -17,15 +18,19 @@ struct ChosenEntries {
   uint64_t capacity;
 };
 
-// values[j] = the j-th chosen entry in `type`, as narrow_values of narrow_values.hpp rounds it. If
-// `taken`, work keeps the rounding errors. `scale` is device memory, read for types
-// with a scale only.
-[[nodiscard]] int32_t send_values(ValueType type, const ChosenEntries& chosen, void* values,
-                                  const float* scale, bool taken, void* stream) noexcept;
+// The chosen entries of a gradient, and the room of the payload that sends them.
+struct SentEntries {
+  ChosenEntries chosen;
+  void* values;   // `capacity` values
+  float* scale;   // one number; written for types with a scale only
+  bool is_taken;  // work keeps the rounding errors
+};
 
-// *largest = the largest magnitude of the chosen entries, for value_scale of values.hpp; 0 if
-// there are no entries. A NaN counts as zero.
-[[nodiscard]] int32_t largest_of(const ChosenEntries& chosen, float* largest,
-                                 void* stream) noexcept;
+// For each of `all`: *scale = value_scale(type, the largest magnitude of the chosen entries) of
+// narrow_values.hpp, where a NaN counts as zero and no entries have the magnitude 0; values[j] =
+// the j-th chosen entry in `type`, as narrow_values rounds it. The arrays must not overlap. A
+// launch handles as many payloads as most buckets have; a call takes any number.
+[[nodiscard]] int32_t send_values(ValueType type, std::span<const SentEntries> all,
+                                  void* stream) noexcept;
 
 }  // namespace penstock::kernels::cuda

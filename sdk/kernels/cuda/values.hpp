@@ -53,14 +53,8 @@ struct WidenRequest {
 
 // ---- Values of sparse payloads ----
 
-// *scale = value_scale(type, *largest) of ../narrow_values.hpp, for types with a scale.
-[[nodiscard]] int32_t value_scale(ValueType type, const float* largest, float* scale,
-                                  void* stream) noexcept;
-
-// Like narrow_values and widen_values of ../narrow_values.hpp. `scale` is device memory, read for
-// types with a scale only.
-[[nodiscard]] int32_t narrow_values(ValueType type, float* values, uint64_t count, void* target,
-                                    const float* scale, void* stream) noexcept;
+// Like widen_values of ../narrow_values.hpp. `scale` is device memory, read for types with a scale
+// only. sparse_values.hpp narrows.
 [[nodiscard]] int32_t widen_values(ValueType type, const void* source, uint64_t count,
                                    float* values, const float* scale, void* stream) noexcept;
 

@@ -100,24 +100,23 @@ class Choice {
     queue_on_device(call, item, "select from", launch);
   }
 
-  // The layout of a call's scratch: numbers of Pairs, numbers of the method, a kernel's workspace.
+  // The layout of a call's scratch: numbers of the method, a kernel's workspace.
   static constexpr uint64_t kOwnBytes = 512;
-  static constexpr uint64_t kFixedBytes = Pairs::kScratchBytes + kOwnBytes;
   // Scratch for numbers of the method; no function of this class writes there.
   template <typename T>
   T* own() const {
     static_assert(sizeof(T) <= kOwnBytes && alignof(T) <= 64);
-    return reinterpret_cast<T*>(static_cast<char*>(call.exec->scratch) + Pairs::kScratchBytes);
+    return static_cast<T*>(call.exec->scratch);
   }
   // Scratch for one kernel at a time.
-  kernels::cuda::Workspace workspace() const { return workspace_of(call, kFixedBytes); }
+  kernels::cuda::Workspace workspace() const { return workspace_of(call, kOwnBytes); }
 
   // Scratch to choose at most `most` of n entries; or scratch with a workspace of so many bytes.
   static uint64_t scratch_bytes(uint64_t n, uint64_t most) {
     return scratch_bytes(std::max(kernels::cuda::select_workspace_bytes(n, most),
                                   kernels::cuda::reduce_workspace_bytes(n)));
   }
-  static uint64_t scratch_bytes(uint64_t workspace) { return kFixedBytes + workspace; }
+  static uint64_t scratch_bytes(uint64_t workspace) { return kOwnBytes + workspace; }
 
  private:
   static SelectRequest near_of(SelectRequest request, const float* threshold,
@@ -132,7 +131,9 @@ class Choice {
   }
   void select(const SelectRequest& request) const {
     queue([&](void* stream) { return kernels::cuda::select({&request, 1}, workspace(), stream); });
-    pairs_.send(request);
+    Sending sending(call);
+    pairs_.send(request, sending);
+    sending.queue();
   }
 
   Pairs pairs_;

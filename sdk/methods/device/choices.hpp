@@ -33,10 +33,12 @@ class Choices {
     const std::span<const SelectRequest> requests(requests_.data(), n_);
     queue_on_device(call_, pairs_[0]->item(), n_ == 1 ? "select from" : "select from a bucket with",
                     [&](void* stream) {
-                      return kernels::cuda::select(
-                          requests, workspace_of(call_, Choice::kFixedBytes), stream);
+                      return kernels::cuda::select(requests, workspace_of(call_, Choice::kOwnBytes),
+                                                   stream);
                     });
-    for (uint64_t i = 0; i < n_; ++i) pairs_[i]->send(requests_[i]);
+    Sending sending(call_);
+    for (uint64_t i = 0; i < n_; ++i) pairs_[i]->send(requests_[i], sending);
+    sending.queue();
     n_ = 0;
   }
 

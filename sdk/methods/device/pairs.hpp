@@ -4,13 +4,49 @@
 
 #include <kernels/cuda/select.hpp>
 #include <kernels/cuda/sparse_values.hpp>
-#include <kernels/cuda/values.hpp>
 #include <methods/device/call.hpp>
 #include <methods/sparse_values.hpp>
+
+#include <array>
 
 namespace penstock::sdk::device {
 
 using kernels::cuda::SelectRequest;
+using kernels::cuda::SentEntries;
+
+// Collects the chosen entries of several gradients of a call, whose values a few launches send
+// together. The scale and the values of a payload are complete when the work that queue() queues is
+// done.
+class Sending {
+ public:
+  explicit Sending(const Call& call) : call_(call) {}
+  Sending(const Sending&) = delete;
+  Sending& operator=(const Sending&) = delete;
+
+  void add(const Item& item, kernels::ValueType type, const SentEntries& sent) {
+    if (n_ == kMost || (n_ > 0 && type != type_)) queue();
+    if (n_ == 0) first_ = &item.c();
+    type_ = type;
+    sent_[n_++] = sent;
+  }
+  void queue() {
+    if (n_ == 0) return;
+    queue_on_device(call_, Item(first_), "send the entries chosen from", [&](void* stream) {
+      return kernels::cuda::send_values(type_, {sent_.data(), n_}, stream);
+    });
+    n_ = 0;
+  }
+
+  // More than most buckets have. The entries lie on the caller's stack.
+  static constexpr uint64_t kMost = 64;
+
+ private:
+  const Call& call_;
+  kernels::ValueType type_ = kernels::ValueType::kFloat32;
+  const penstock_item* first_ = nullptr;
+  uint64_t n_ = 0;
+  std::array<SentEntries, kMost> sent_;
+};
 
 // The (index, value) pairs of one payload during one call. It is small: a choice that is queued
 // later (choices.hpp) keeps a copy.
@@ -46,18 +82,20 @@ class Pairs {
   // Sends the k entries whose indices work queued earlier writes to indices().
   void these(uint64_t k) const {
     writer().sparse(k);
-    send_all(nullptr, k);
+    these(nullptr, k);
   }
   // As above, for *count entries, at most `capacity`; `count` is in device memory.
-  void these(const uint64_t* count, uint64_t capacity) const { send_all(count, capacity); }
-
-  // Completes the payload. Must be called after the requested selection.
-  void send(const SelectRequest& asked) const {
-    if (!exact()) send_all(asked.count, asked.k);
+  void these(const uint64_t* count, uint64_t capacity) const {
+    Sending sending(*call_);
+    add_all(sending, count, capacity);
+    sending.queue();
   }
 
-  // Scratch that `send` uses at its beginning.
-  static constexpr uint64_t kScratchBytes = 64;
+  // Adds what the requested selection left to be sent. sending.queue() completes the payload; it
+  // must be called after the selection.
+  void send(const SelectRequest& asked, Sending& sending) const {
+    if (!exact()) add_all(sending, asked.count, asked.k);
+  }
 
  private:
   bool exact() const { return type_ == kernels::ValueType::kFloat32; }
@@ -77,26 +115,15 @@ class Pairs {
     return request;
   }
 
-  void send_all(const uint64_t* count, uint64_t capacity) const {
-    const kernels::cuda::ChosenEntries chosen{item_.work().data(), indices(), count, capacity};
+  void add_all(Sending& sending, const uint64_t* count, uint64_t capacity) const {
     float* scale = nullptr;
     if (kernels::has_scale(type_)) {
       scale = room<float>(2);
       writer().count(2, 1);
-      float* const largest = call_->scratch<float>(1).data();
-      queue([&](void* stream) { return kernels::cuda::largest_of(chosen, largest, stream); });
-      queue(
-          [&](void* stream) { return kernels::cuda::value_scale(type_, largest, scale, stream); });
     }
-    void* const target = room<char>(1);
-    queue([&](void* stream) {
-      return kernels::cuda::send_values(type_, chosen, target, scale, item_.keeps(), stream);
-    });
-  }
-
-  template <typename Launch>
-  void queue(Launch&& launch) const {
-    queue_on_device(*call_, item_, "select from", launch);
+    sending.add(
+        item_, type_,
+        {{item_.work().data(), indices(), count, capacity}, room<char>(1), scale, item_.keeps()});
   }
 
   const Call* call_;

@@ -10,6 +10,8 @@
 #include <methods/device/batches.hpp>
 #include <methods/device/call.hpp>
 
+#include <array>
+
 namespace penstock::sdk::device {
 
 using kernels::cuda::SparseSender;
@@ -35,29 +37,41 @@ class SparseSumming {
   SparseSumming& operator=(const SparseSumming&) = delete;
 
   // The type of the values that are added next. The senders of one sum have one type.
-  void of(kernels::ValueType type) {
-    if (type != type_) queue();
-    type_ = type;
-  }
+  void of(kernels::ValueType type) { type_ = type; }
   void add(const Item& item, const kernels::cuda::SparseSum& sum) {
-    if (!sums_.has_room_for(sum.senders.size())) queue();
-    if (sums_.empty()) first_ = &item.c();
-    sums_.add(sum);
+    Launch& launch = launches_[static_cast<size_t>(type_)];
+    if (!launch.sums.has_room_for(sum.senders.size())) queue(type_);
+    if (launch.sums.empty()) launch.first = &item.c();
+    launch.sums.add(sum);
   }
   void queue() {
-    if (sums_.empty()) return;
-    sums_.has_one_value = have_one_value_;
-    queue_on_device(call_, Item(first_), "add the payloads of a bucket with",
-                    [&](void* stream) { return kernels::cuda::sum_sparse(sums_, stream, type_); });
-    sums_ = {};
+    for (size_t type = 0; type < launches_.size(); ++type)
+      queue(static_cast<kernels::ValueType>(type));
   }
 
  private:
+  // Sums that wait for a launch. Large gradients often have another type than small ones, so every
+  // type has its own.
+  struct Launch {
+    const penstock_item* first = nullptr;
+    kernels::cuda::SparseSums sums;
+  };
+
+  void queue(kernels::ValueType type) {
+    Launch& launch = launches_[static_cast<size_t>(type)];
+    if (launch.sums.empty()) return;
+    launch.sums.has_one_value = have_one_value_;
+    queue_on_device(
+        call_, Item(launch.first), "add the payloads of a bucket with",
+        [&](void* stream) { return kernels::cuda::sum_sparse(launch.sums, stream, type); });
+    launch = {};
+  }
+
+  static constexpr size_t kTypes = static_cast<size_t>(kernels::ValueType::kInt8) + 1;
   const Call& call_;
   kernels::ValueType type_;
   bool have_one_value_ = false;
-  const penstock_item* first_ = nullptr;
-  kernels::cuda::SparseSums sums_;
+  std::array<Launch, kTypes> launches_;
 };
 
 // Adds the payloads of a decode call. The first call of an item begins with zeros, and the last

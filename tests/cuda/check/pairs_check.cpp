@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <memory>
 #include <random>
 
 namespace penstock::kernels::cuda::check {
@@ -88,43 +89,94 @@ void check_near(const Input& input, float limit, bool taken, const Band& band,
 
 // ---- Values ----
 
-// Sends every third entry. The device knows the count, and the capacity is larger.
-void check_send(const Input& input, ValueType type, bool taken, bool counted) {
-  const uint64_t n = input.x.size();
-  const std::string what = describe(input.name, n, width_of(type), taken, counted);
-  std::vector<uint32_t> chosen;
-  for (uint64_t i = n % 3; i < n; i += 3) chosen.push_back(static_cast<uint32_t>(i));
-  const uint64_t k = chosen.size(), capacity = counted ? k + 100 : k;
-  std::vector<float> exact(k), work = input.x;
-  float largest = 0;
-  for (uint64_t j = 0; j < k; ++j) exact[j] = work[chosen[j]];
-  for (const float value : exact) largest = std::max(largest, std::fabs(value));
-  const float scale = kernels::value_scale(type, largest);
-  std::vector<float> rounded = exact;
-  std::vector<uint8_t> bytes(k * width_of(type));
-  kernels::narrow_values(type, rounded.data(), k, bytes.data(), scale);
-  for (uint64_t j = 0; taken && j < k; ++j)
-    work[chosen[j]] = type == ValueType::kFloat32 ? 0 : exact[j] - rounded[j];
+// A payload with every third entry of x. With `is_counted` the device knows the count, and the
+// capacity is larger.
+class Payload {
+ public:
+  Payload(const std::vector<float>& x, ValueType type, bool is_taken, bool is_counted)
+      : type_(type), is_taken_(is_taken), before_(with_other_nans(x)), left_(x) {
+    for (uint64_t i = x.size() % 3; i < x.size(); i += 3)
+      chosen_.push_back(static_cast<uint32_t>(i));
+    narrow(x);
+    const uint64_t k = chosen_.size(), capacity = is_counted ? k + 100 : k;
+    chosen_.resize(capacity, 0xffffffffu);
+    indices_ = std::make_unique<Array<uint32_t>>(chosen_);
+    work_ = std::make_unique<Array<float>>(x.size());
+    values_ = std::make_unique<Array<uint8_t>>(capacity * width_of(type));
+    if (is_counted) count_ = std::make_unique<Array<uint64_t>>(std::vector<uint64_t>{k});
+  }
 
-  chosen.resize(capacity, 0xffffffffu);
-  Array<float> x(input.x), largest_at(1), scale_at(std::vector<float>{scale});
-  Array<uint32_t> indices(chosen);
-  Array<uint64_t> count(std::vector<uint64_t>{k});
-  Array<uint8_t> values(capacity * width_of(type));
-  const ChosenEntries entries{x.data(), indices.data(), counted ? count.data() : nullptr, capacity};
-  both_ways([&] { x.put(input.x), values.spoil(), largest_at.spoil(); },
-            [&](void* s) {
-              const int32_t error = largest_of(entries, largest_at.data(), s);
-              if (error != 0) return error;
-              return send_values(type, entries, values.data(), scale_at.data(), taken, s);
-            },
-            [&] {
-              REQUIRE(same_bits(largest_at.host(), {largest}), what);
-              std::vector<uint8_t> got = values.host();
-              got.resize(bytes.size());
-              REQUIRE(same_bits(got, bytes), what);
-              REQUIRE(same_bits(x.host(), work), what);
-            });
+  SentEntries sent() {
+    const uint64_t* const count = count_ == nullptr ? nullptr : count_->data();
+    float* const scale = has_scale(type_) ? scale_.data() : nullptr;
+    return {{work_->data(), indices_->data(), count, chosen_.size()},
+            values_->data(),
+            scale,
+            is_taken_};
+  }
+  void prepare() { work_->put(before_), values_->spoil(), scale_.spoil(); }
+  void verify(const std::string& what) {
+    if (has_scale(type_)) REQUIRE(same_bits(scale_.host(), {expected_scale_}), what);
+    std::vector<uint8_t> got = values_->host();
+    got.resize(bytes_.size());
+    REQUIRE(same_bits(got, bytes_, type_), what);
+    REQUIRE(same_bits(work_->host(), left_), what);
+  }
+
+ private:
+  // What the CPU sends, and leaves of x.
+  void narrow(const std::vector<float>& x) {
+    std::vector<float> exact;
+    for (const uint32_t index : chosen_) exact.push_back(x[index]);
+    float largest = 0;
+    for (const float value : exact) largest = std::max(largest, std::fabs(value));
+    expected_scale_ = kernels::value_scale(type_, largest);
+    std::vector<float> rounded = exact;
+    bytes_.resize(exact.size() * width_of(type_));
+    kernels::narrow_values(type_, rounded.data(), exact.size(), bytes_.data(), expected_scale_);
+    for (uint64_t j = 0; is_taken_ && j < exact.size(); ++j)
+      left_[chosen_[j]] = type_ == ValueType::kFloat32 ? 0 : exact[j] - rounded[j];
+  }
+
+  ValueType type_;
+  bool is_taken_;
+  std::vector<float> before_, left_;
+  std::vector<uint32_t> chosen_;
+  std::vector<uint8_t> bytes_;
+  float expected_scale_ = 1;
+  std::unique_ptr<Array<uint32_t>> indices_;
+  std::unique_ptr<Array<float>> work_;
+  std::unique_ptr<Array<uint8_t>> values_;
+  std::unique_ptr<Array<uint64_t>> count_;
+  Array<float> scale_{1};
+};
+
+void check_send(std::deque<Payload>& payloads, ValueType type, const std::string& what) {
+  std::vector<SentEntries> all;
+  for (Payload& payload : payloads) all.push_back(payload.sent());
+  both_ways(
+      [&] {
+        for (Payload& payload : payloads) payload.prepare();
+      },
+      [&](void* s) { return send_values(type, all, s); },
+      [&] {
+        for (Payload& payload : payloads) payload.verify(what);
+      });
+}
+
+void check_send(const Input& input, ValueType type, bool is_taken) {
+  const uint64_t n = input.x.size();
+  std::deque<Payload> one;
+  one.emplace_back(input.x, type, is_taken, n % 2 == 0);
+  check_send(one, type, describe(input.name, n, width_of(type), is_taken));
+}
+
+// More payloads than a launch handles, some of them empty, and one of many tiles.
+void check_send_together(ValueType type) {
+  std::deque<Payload> payloads;
+  for (uint64_t i = 0; i < 100; ++i)
+    payloads.emplace_back(normal(i == 60 ? 40000 : 37 * (i % 7), i), type, i % 4 != 0, i % 3 == 0);
+  check_send(payloads, type, describe("together", width_of(type)));
 }
 
 // ---- Sums ----
@@ -160,11 +212,13 @@ void check_narrow_sum(uint64_t n, ValueType type) {
 }  // namespace
 
 void check_pairs(const Extent& extent) {
+  for (const ValueType type : kTypes) check_send_together(type);
   for (const uint64_t n : extent.sizes) {
     for (const ValueType type : kTypes) check_narrow_sum(n, type);
-    for (const Input& input : extent.inputs(n, true)) {
+    for (const Input& input : extent.inputs(n, false))
       for (const ValueType type : kTypes)
-        for (const bool taken : {false, true}) check_send(input, type, taken, n % 2 == 0);
+        for (const bool is_taken : {false, true}) check_send(input, type, is_taken);
+    for (const Input& input : extent.inputs(n, true)) {
       if (n == 0) continue;
       const uint64_t target = std::max<uint64_t>(1, n / 100);
       for (const float limit : {0.0f, 2.5f, 1e30f, std::nanf("")}) {

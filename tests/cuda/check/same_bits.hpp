@@ -2,6 +2,8 @@
 // 0x7fffffff from all arithmetic, but this processor keeps the NaN of the operand.
 #pragma once
 
+#include <kernels/narrow_values.hpp>
+
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -37,6 +39,21 @@ inline bool same_bits(const std::vector<uint16_t>& a, const std::vector<uint16_t
   for (std::size_t i = 0; i < a.size(); ++i)
     if (a[i] != b[i] && !(is_nan(a[i], half) && is_nan(b[i], half))) return false;
   return true;
+}
+
+// The comparison for values in the type in which they travel, as bytes.
+inline bool same_bits(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b,
+                      ValueType type) {
+  const auto as = []<typename T>(const std::vector<uint8_t>& bytes, T) {
+    std::vector<T> values(bytes.size() / sizeof(T));
+    if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  };
+  if (a.size() != b.size()) return false;
+  if (type == ValueType::kInt8) return same_bits(a, b);
+  if (type == ValueType::kFloat32) return same_bits(as(a, float{}), as(b, float{}));
+  const Half half = type == ValueType::kFloat16 ? Half::kFloat16 : Half::kBfloat16;
+  return same_bits(as(a, uint16_t{}), as(b, uint16_t{}), half);
 }
 
 // `x` with other NaNs, by turns: a GPU's NaN, a signalling NaN and a negative NaN. The result of a

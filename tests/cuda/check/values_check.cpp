@@ -44,34 +44,22 @@ void check_conversions() {
   check_conversion(floats, kernels::floats_to_bfloat16s, floats_to_bfloat16s);
 }
 
-void check_narrow(const Input& input, ValueType type, uint64_t width) {
+void check_widen(const Input& input, ValueType type, uint64_t width) {
   const uint64_t n = input.x.size();
   const std::string what = describe(input.name, n, width);
   float largest = 0;
   for (const float x : input.x) largest = std::max(largest, std::fabs(x));
   const float scale = kernels::value_scale(type, largest);
-  std::vector<float> expected = input.x, widened(n);
+  std::vector<float> rounded = input.x, widened(n);
   std::vector<uint8_t> bytes(n * width);
-  kernels::narrow_values(type, expected.data(), n, bytes.data(), scale);
+  kernels::narrow_values(type, rounded.data(), n, bytes.data(), scale);
   kernels::widen_values(type, bytes.data(), n, widened.data(), scale);
-  Array<float> x(n), out(n), scale_at(1), largest_at(std::vector<float>{largest});
-  Array<uint8_t> narrow(n * width);
-  both_ways([&] { x.put(input.x), narrow.spoil(), out.spoil(), scale_at.spoil(); },
-            [&](void* s) {
-              int32_t error = 0;
-              if (kernels::has_scale(type))
-                error = value_scale(type, largest_at.data(), scale_at.data(), s);
-              if (error == 0)
-                error = narrow_values(type, x.data(), n, narrow.data(), scale_at.data(), s);
-              if (error != 0) return error;
-              return widen_values(type, narrow.data(), n, out.data(), scale_at.data(), s);
-            },
-            [&] {
-              if (kernels::has_scale(type)) REQUIRE(same_bits(scale_at.host(), {scale}), what);
-              REQUIRE(same_bits(narrow.host(), bytes), what);
-              REQUIRE(same_bits(x.host(), expected), what);
-              REQUIRE(same_bits(out.host(), widened), what);
-            });
+  Array<float> out(n), scale_at(std::vector<float>{scale});
+  const Array<uint8_t> narrow(bytes);
+  both_ways(
+      [&] { out.spoil(); },
+      [&](void* s) { return widen_values(type, narrow.data(), n, out.data(), scale_at.data(), s); },
+      [&] { REQUIRE(same_bits(out.host(), widened), what); });
 }
 
 // Indices below n, or some beyond n; ascending or not; single or repeated.
@@ -213,10 +201,10 @@ void check_values(const Extent& extent) {
   check_conversions();
   for (const uint64_t n : extent.sizes) {
     for (const Input& input : extent.inputs(n, false)) {
-      check_narrow(input, ValueType::kFloat32, 4);
-      check_narrow(input, ValueType::kFloat16, 2);
-      check_narrow(input, ValueType::kBfloat16, 2);
-      check_narrow(input, ValueType::kInt8, 1);
+      check_widen(input, ValueType::kFloat32, 4);
+      check_widen(input, ValueType::kFloat16, 2);
+      check_widen(input, ValueType::kBfloat16, 2);
+      check_widen(input, ValueType::kInt8, 1);
     }
     check_scatter(n);
     for (const uint64_t n_senders : {uint64_t{0}, uint64_t{1}, uint64_t{5}, kMostSenders})
