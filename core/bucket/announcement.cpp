@@ -140,9 +140,9 @@ Status Ticket::begin(BucketRun& bucket) {
 
 Status Send::begin(BucketRun& bucket) {
   const Announcement& announcement = leg_.announcements[round_];
-  const WorkMemory& told = announcement.ticket->group_rank() == 0 ? announcement.ticket->send
-                                                                  : announcement.ticket->receive;
-  uint64_t ticket = *told.as<uint64_t>();
+  const WorkMemory& memory = announcement.ticket->group_rank() == 0 ? announcement.ticket->send
+                                                                    : announcement.ticket->receive;
+  uint64_t ticket = *memory.as<uint64_t>();
   bucket.begin_transfers(announcement.n_messages);
   for (auto& message : leg_.messages[round_]) {
     if (!message->is_announced()) continue;

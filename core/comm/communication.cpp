@@ -64,10 +64,11 @@ Status Communication::run_within(uint64_t limit_us, std::function<Status()> task
   if (handed == nullptr) return Status(Code::aborted, "the runtime is closing");
   Status status;
   for (uint64_t waited_us = 0; waited_us < limit_us;) {
-    const uint64_t part_us = waits.told ? std::min(waits.every_us, limit_us - waited_us) : limit_us;
+    const uint64_t part_us =
+        waits.notify ? std::min(waits.every_us, limit_us - waited_us) : limit_us;
     if (handed->wait_for(part_us, status)) return status;
     waited_us += part_us;
-    if (waits.told) waits.told(waited_us);
+    if (waits.notify) waits.notify(waited_us);
   }
   return deadline_exceeded("the transport has not come back within {:.1f} s",
                            double(limit_us) * 1e-6);

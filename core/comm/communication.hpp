@@ -96,11 +96,11 @@ class Communication {
   // channels.
   Status run(const std::function<Status()>& task);
   // Like run(), for a task that owns everything it refers to: after `limit_us` the caller continues
-  // with DEADLINE_EXCEEDED while the task keeps running. `waits.told` receives the waiting time at
-  // intervals.
+  // with DEADLINE_EXCEEDED while the task keeps running. `waits.notify` receives the waiting time
+  // at intervals.
   struct Waits {
     uint64_t every_us;
-    std::function<void(uint64_t waited_us)> told;
+    std::function<void(uint64_t waited_us)> notify;
   };
   Status run_within(uint64_t limit_us, std::function<Status()> task, const Waits& waits = {});
 

@@ -49,8 +49,8 @@ double moved_bytes(const penstock_collective* table, void* instance, const Sprea
     penstock_volume* const volumes[] = {&within, &between};
     const Status status = from_c(
         table->volume(instance, pattern, spread.hosts, spread.ranks_per_host, bytes, volumes));
-    const double told = within.bytes + between.bytes;
-    if (status.ok() && std::isfinite(told) && told >= 0) return told;
+    const double reported = within.bytes + between.bytes;
+    if (status.ok() && std::isfinite(reported) && reported >= 0) return reported;
   }
   return moved_by_formula(spread.size(), pattern, static_cast<double>(bytes));
 }

@@ -94,7 +94,7 @@ void Members::lives(uint32_t rank, uint64_t now_us) {
   members_[rank].sends_datagrams = true;
 }
 
-void Members::told(uint32_t rank, Beat beat, uint64_t now_us) {
+void Members::heard(uint32_t rank, Beat beat, uint64_t now_us) {
   Member& member = members_[rank];
   member.note = excerpt(beat.note);
   member.note_us = now_us;
@@ -169,9 +169,9 @@ std::optional<uint64_t> Members::steps_done(uint32_t rank, const std::string& se
 }
 
 bool Members::is_news(uint32_t rank, const std::string& set, std::pair<uint64_t, uint32_t> step) {
-  const auto [told, is_new] = members_[rank].told.try_emplace(set, step);
-  if (!is_new && told->second >= step) return false;
-  told->second = step;
+  const auto [notified, is_new] = members_[rank].notified.try_emplace(set, step);
+  if (!is_new && notified->second >= step) return false;
+  notified->second = step;
   return true;
 }
 

@@ -36,7 +36,7 @@ class Members {
   // ---- signs of life ----
   void heard(uint32_t rank, uint64_t now_us);
   void lives(uint32_t rank, uint64_t now_us);  // a heartbeat by datagram
-  void told(uint32_t rank, Beat beat, uint64_t now_us);
+  void heard(uint32_t rank, Beat beat, uint64_t now_us);
   // The first rank that was silent for longer than the deadline, and the text that reports it.
   std::optional<std::pair<uint32_t, std::string>> silent(uint64_t now_us) const;
   void look_at_datagrams(uint64_t now_us);  // does its check when it is due
@@ -59,7 +59,7 @@ class Members {
   // For a joined rank: whether this step, and whether it is over, is newer than the last
   // notice that the rank received about the set. If so, it is recorded as sent.
   bool is_news(uint32_t rank, const std::string& set, std::pair<uint64_t, uint32_t> step);
-  void forget_news(uint32_t rank) { members_[rank].told.clear(); }
+  void forget_news(uint32_t rank) { members_[rank].notified.clear(); }
 
  private:
   struct Member {
@@ -72,7 +72,7 @@ class Members {
     std::map<std::string, uint64_t, std::less<>> steps_done;  // per set
     // For a joined rank: the newest step in a notice that it received, and whether that
     // step is over.
-    std::map<std::string, std::pair<uint64_t, uint32_t>> told;
+    std::map<std::string, std::pair<uint64_t, uint32_t>> notified;
   };
   void warn(std::string_view text) const;
 

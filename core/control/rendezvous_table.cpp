@@ -61,7 +61,7 @@ void RendezvousTable::meet(uint32_t rank, Meet message, uint64_t now_us) {
   Rendezvous& rendezvous = found->second;
   if (!rendezvous.failure.ok()) {
     reply(rank, message.id, rendezvous.failure);
-    rendezvous.told.insert(rank);
+    rendezvous.notified.insert(rank);
     return forget_if_told(found);
   }
   if (rendezvous.arrivals.contains(rank)) {
@@ -121,7 +121,7 @@ void RendezvousTable::leave(uint32_t rank) {
     const std::vector<uint32_t>& ranks = std::get<2>(current->first);
     if (!std::binary_search(ranks.begin(), ranks.end(), rank)) continue;
     if (!current->second.failure.ok()) {
-      current->second.told.insert(rank);
+      current->second.notified.insert(rank);
       forget_if_told(current);
     } else if (is_needed(current->second, rank)) {
       fail(current, has_left(current->first, current->second, rank));
@@ -226,12 +226,12 @@ void RendezvousTable::fail(Map::iterator found, Status failure) {
   Rendezvous& rendezvous = found->second;
   for (const auto& [rank, arrival] : rendezvous.arrivals) {
     reply(rank, arrival.id, failure);
-    rendezvous.told.insert(rank);
+    rendezvous.notified.insert(rank);
   }
   rendezvous.failure = std::move(failure);
   rendezvous.until_us = rendezvous.warn_us = rendezvous.circle_us = kNever;
   for (uint32_t rank : std::get<2>(found->first)) {
-    if (!members_.is(rank, Presence::present)) rendezvous.told.insert(rank);
+    if (!members_.is(rank, Presence::present)) rendezvous.notified.insert(rank);
   }
   forget_if_told(found);
 }
@@ -241,7 +241,8 @@ void RendezvousTable::reply(uint32_t rank, uint64_t id, Status status) const {
 }
 
 void RendezvousTable::forget_if_told(Map::iterator found) {
-  if (found->second.told.size() == std::get<2>(found->first).size()) rendezvous_table_.erase(found);
+  if (found->second.notified.size() == std::get<2>(found->first).size())
+    rendezvous_table_.erase(found);
 }
 
 // ---- ranks without further data ----
@@ -275,7 +276,7 @@ void RendezvousTable::go_on_without_joined(Map::iterator found) {
   if (first.if_joined == IfJoined::adds_zeros) return complete(found);
   // The absent ranks will not ask for the operation.
   const std::vector<uint32_t> absent = missing(found->first, rendezvous);
-  rendezvous.told.insert(absent.begin(), absent.end());
+  rendezvous.notified.insert(absent.begin(), absent.end());
   fail(found, failed_precondition(
                   "'{}' ({}): {} {} joined, and a rank that has joined only adds zeros to sums; "
                   "ask for it before a rank joins, or after all ranks have joined",

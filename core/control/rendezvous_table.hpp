@@ -35,7 +35,7 @@ struct Rendezvous {
   // After a failure the rendezvous stays until every member was notified, so that late members do
   // not wait in vain.
   Status failure;
-  std::set<uint32_t> told;
+  std::set<uint32_t> notified;
 
   std::vector<uint32_t> ranks() const;  // the ranks that have come
 };

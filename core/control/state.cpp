@@ -62,7 +62,7 @@ void State::take(uint32_t rank, FrameKind kind, Reader& reader, uint64_t now_us)
   switch (kind) {
     case FrameKind::beat:
       if (std::optional<Beat> beat = decode_beat(reader))
-        parts_->members.told(rank, std::move(*beat), now_us);
+        parts_->members.heard(rank, std::move(*beat), now_us);
       break;
     case FrameKind::put:
       parts_->store.put(rank, reader);

@@ -64,9 +64,9 @@ Status Runtime::join(uint64_t patience_us, uint32_t& last_rank) {
   if (while_joined_ == nullptr) while_joined_ = begin_to_join();
   const auto until = std::chrono::steady_clock::now() +
                      std::chrono::microseconds(patience_us != 0 ? patience_us : kYearUs);
-  while (const std::optional<StepNotice> told = while_joined_->next(until)) {
+  while (const std::optional<StepNotice> notice = while_joined_->next(until)) {
     // Errors that all ranks get at the end of a step are reported by the other ranks.
-    const Status status = take_part(*told);
+    const Status status = take_part(*notice);
     if (!status.ok() && state().ok())
       log_.write(LogLevel::warning, "runtime", fmt::format("joined: {}", status.message()));
   }
@@ -94,22 +94,22 @@ std::shared_ptr<Joined> Runtime::begin_to_join() {
   return joined;
 }
 
-Status Runtime::take_part(const StepNotice& told) {
+Status Runtime::take_part(const StepNotice& notice) {
   Set* found = nullptr;
   {
     const Lock lock(mutex_);
     for (Set* set : sets_)
-      if (set->name == told.set) found = set;
+      if (set->name == notice.set) found = set;
   }
   if (found == nullptr) {
     const Status status = failed_precondition(
         "rank {} has joined and has no set '{}' any more, but other ranks make step {} of that set",
-        world_.rank(), told.set, told.step);
+        world_.rank(), notice.set, notice.step);
     give_up(status);
     return status;
   }
-  if (told.over) return found->joined().end(told.step, told.facts);
-  const Status begun = found->joined().begin_with_zeros(told.step, told.facts);
+  if (notice.over) return found->joined().end(notice.step, notice.facts);
+  const Status begun = found->joined().begin_with_zeros(notice.step, notice.facts);
   // Other ranks wait for this rank's part.
   if (!begun.ok() && state().ok()) give_up(begun);
   return begun;

@@ -175,7 +175,7 @@ Result<penstock_world> Runtime::join(CollectiveInstance& transport) {
   const auto warning_us = static_cast<uint64_t>(config_.runtime().stall_warning_s * 1e6);
   Communication::Waits waits{warning_us, {}};
   if (warning_us != 0)
-    waits.told = [&](uint64_t waited_us) {
+    waits.notify = [&](uint64_t waited_us) {
       log_.write(LogLevel::warning, "runtime",
                  fmt::format("has waited {:.1f} s for the other ranks to join over '{}': some rank "
                              "has not started, or has not come to this point",

@@ -146,7 +146,7 @@ class Runtime final : public Services::Run {
 
   // join.cpp
   std::shared_ptr<Joined> begin_to_join();
-  Status take_part(const StepNotice& told);
+  Status take_part(const StepNotice& notice);
   void tell_where();
 
   void on_abort(const Status& reason);

@@ -114,7 +114,7 @@ Status Change::give_buckets(std::span<const uint32_t> buckets) {
       fmt::format("set '{}', buckets given at step {}", set_.name, set_.step.index));
   if (!uses_.consensus.refused_together()) {  // as at the end of a step
     services_.run.give_up(status);
-    uses_.step.told();
+    uses_.step.cause_returned();
   }
   return status;
 }

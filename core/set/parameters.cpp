@@ -15,9 +15,9 @@ std::string_view bytes_of(std::span<const uint64_t> numbers) {
 }
 
 // The checksums that the ranks sent of their parameters, in order of ranks.
-class Told {
+class Checksums {
  public:
-  Told(const std::vector<std::string>& texts, const std::vector<uint32_t>& ranks)
+  Checksums(const std::vector<std::string>& texts, const std::vector<uint32_t>& ranks)
       : texts_(texts), ranks_(ranks) {}
 
   bool are_as_many() const {
@@ -92,15 +92,15 @@ Status Parameters::compare(std::span<const penstock_str> names, std::span<const 
   if (std::all_of(wholes.begin(), wholes.end(), [&](const auto& one) { return one == wholes[0]; }))
     return {};
   PENSTOCK_ASSIGN(const auto texts, hear_all("each parameter", std::string(bytes_of(checksums))));
-  const Told told(texts, group_.ranks());
-  if (!told.are_as_many())
+  const Checksums all(texts, group_.ranks());
+  if (!all.are_as_many())
     return mismatch(
         "set '{}': check_parameters, or the list of parameters, is not equal on all ranks: this "
         "rank compares {} parameters",
         set_.name, names.size());
   std::vector<size_t> differing;
   for (size_t i = 0; i < names.size(); ++i)
-    if (!told.are_equal(i)) differing.push_back(i);
+    if (!all.are_equal(i)) differing.push_back(i);
   // The hashes differ but no checksum does: impossible, unless a rank sent other data.
   if (differing.empty())
     return internal(
@@ -110,7 +110,7 @@ Status Parameters::compare(std::span<const penstock_str> names, std::span<const 
   const std::string found = fmt::format(
       "parameter {} differs between ranks at the first step: rank {} the values of rank {} ({}). "
       "{}",
-      view(names[differing[0]]), named(told.those_that_differ(differing[0])), group_.ranks()[0],
+      view(names[differing[0]]), named(all.those_that_differ(differing[0])), group_.ranks()[0],
       those_of(names, differing), advice);
   if (asked == "error") return mismatch("{}", found);
   if (set_.rank == 0)

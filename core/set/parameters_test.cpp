@@ -29,8 +29,8 @@ Status compare(Set& set, const std::vector<std::string>& names,
 }
 
 // The answer on each rank, if the ranks have these checksums of "a", "b" and "c".
-std::vector<std::string> told(const std::vector<std::vector<uint64_t>>& of_ranks,
-                              const std::string& asked = "error") {
+std::vector<std::string> messages_of(const std::vector<std::vector<uint64_t>>& of_ranks,
+                                     const std::string& asked = "error") {
   std::vector<std::string> messages(of_ranks.size());
   with_ranks(uint32_t(of_ranks.size()), asking(asked), [&](Runtime& runtime, uint32_t rank) {
     auto set = make_set(runtime, kShapes);
@@ -54,23 +54,23 @@ void expect_on_all(const std::vector<std::string>& messages, const std::string& 
 }
 
 TEST(Parameters, ThatAreEqualOnAllRanksPass) {
-  expect_on_all(told({{1, 2, 3}}), "");
-  expect_on_all(told({{1, 2, 3}, {1, 2, 3}, {1, 2, 3}}), "");
-  expect_on_all(told({{}, {}}), "");  // no rank compares
+  expect_on_all(messages_of({{1, 2, 3}}), "");
+  expect_on_all(messages_of({{1, 2, 3}, {1, 2, 3}, {1, 2, 3}}), "");
+  expect_on_all(messages_of({{}, {}}), "");  // no rank compares
 }
 
 TEST(Parameters, ThatDifferAreToldOnEveryRankWithTheFirstOfThemAndItsRanks) {
-  expect_on_all(told({{1, 2, 3}, {1, 9, 3}}),
+  expect_on_all(messages_of({{1, 2, 3}, {1, 9, 3}}),
                 "parameter b differs between ranks at the first step: rank 1 does not hold the "
                 "values of rank 0 (1 of 3 parameters differ: b). Broadcast them first.");
-  expect_on_all(told({{1, 2, 3}, {1, 2, 8}, {7, 2, 3}, {6, 2, 3}}),
+  expect_on_all(messages_of({{1, 2, 3}, {1, 2, 8}, {7, 2, 3}, {6, 2, 3}}),
                 "parameter a differs between ranks at the first step: rank 2, 3 do not hold the "
                 "values of rank 0 (2 of 3 parameters differ: a, c). Broadcast them first.");
 }
 
 TEST(Parameters, ThatDifferAreAWarningOfOneRankUnlessAskedOtherwise) {
   ::testing::internal::CaptureStderr();
-  expect_on_all(told({{1, 2, 3}, {7, 2, 8}}, "warning"), "");
+  expect_on_all(messages_of({{1, 2, 3}, {7, 2, 8}}, "warning"), "");
   const std::string log = ::testing::internal::GetCapturedStderr();
   const size_t first = log.find("parameter a differs between ranks at the first step: rank 1 does");
   ASSERT_NE(first, std::string::npos) << log;
@@ -82,19 +82,19 @@ TEST(Parameters, ThatDifferAreAWarningOfOneRankUnlessAskedOtherwise) {
 
 TEST(Parameters, AreNotComparedWhereTheRunSaysOff) {
   ::testing::internal::CaptureStderr();
-  expect_on_all(told({{1, 2, 3}, {7, 2, 8}}, "off"), "");
+  expect_on_all(messages_of({{1, 2, 3}, {7, 2, 8}}, "off"), "");
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 TEST(Parameters, ThatOnlySomeRanksCompareAreRefusedOnAll) {
-  for (const std::string& message : told({{1, 2, 3}, {}, {1, 2, 3}}))
+  for (const std::string& message : messages_of({{1, 2, 3}, {}, {1, 2, 3}}))
     EXPECT_NE(message.find("is not equal on all ranks"), std::string::npos) << message;
 }
 
 TEST(Parameters, OfManyRanksAreToldByTheFirstThatDiffer) {
   std::vector<std::vector<uint64_t>> of_ranks(test::kSanitized ? 11 : 16, {1, 2, 3});
   for (size_t rank = 1; rank < 11; ++rank) of_ranks[rank][1] = rank + 10;
-  for (const std::string& message : told(of_ranks))
+  for (const std::string& message : messages_of(of_ranks))
     EXPECT_NE(message.find("rank 1, 2, 3, 4, 5, 6, 7, 8 and others do not hold"), std::string::npos)
         << message;
 }

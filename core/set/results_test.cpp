@@ -71,14 +71,14 @@ TEST_P(ResultsUnder, EveryResultIsToldOnceWithoutAWait) {
                  auto gradients = gradients_of(rank);
                  for (size_t i = gradients.size(); i-- > 0;)
                    ASSERT_OK(set.value()->gradient_ready(i, view_of(gradients[i])));
-                 const auto told = listener.wait_for(kShapes.size());
-                 ASSERT_EQ(told.size(), kShapes.size());
-                 for (const auto& [gradient, times] : told) EXPECT_EQ(times, 1) << gradient;
+                 const auto results = listener.wait_for(kShapes.size());
+                 ASSERT_EQ(results.size(), kShapes.size());
+                 for (const auto& [gradient, times] : results) EXPECT_EQ(times, 1) << gradient;
                  // The mean over ranks 0, 1 and 2 equals the values of rank 1. They are small
                  // integers, so it is exact.
                  EXPECT_EQ(gradients, gradients_of(1));
                  ASSERT_OK(set.value()->step_end(true));
-                 EXPECT_TRUE(listener.wait_for(0).empty()) << "told of after the step's end";
+                 EXPECT_TRUE(listener.wait_for(0).empty()) << "reported after the step's end";
                }
              });
 }
@@ -145,9 +145,9 @@ TEST(Results, WhenTheRunIsGivenUpWhatIsStillAwaitedIsToldWhy) {
     }
     for (size_t i = 1; i < gradients.size(); ++i)
       if (!set.value()->gradient_ready(i, view_of(gradients[i])).ok()) return;  // aborted by then
-    const auto told = listener.wait_for(kShapes.size() - 1);
-    EXPECT_EQ(told.count(0), 0U);
-    for (size_t i = 1; i < kShapes.size(); ++i) EXPECT_EQ(told.count(i), 1U) << i;
+    const auto results = listener.wait_for(kShapes.size() - 1);
+    EXPECT_EQ(results.count(0), 0U);
+    for (size_t i = 1; i < kShapes.size(); ++i) EXPECT_EQ(results.count(i), 1U) << i;
     EXPECT_NE(listener.error().find("has had enough"), std::string::npos) << listener.error();
   });
 }

@@ -24,7 +24,7 @@ void Step::arm(CompiledPlan& compiled) {
 
 Status Step::usable() {
   if (torn_.ok()) return {};
-  if (!std::exchange(told_, true)) return torn_;
+  if (!std::exchange(cause_returned_, true)) return torn_;
   return failed_precondition(
       "set '{}' is torn: an earlier step failed ({}); start again, then load a saved state",
       context_.name, torn_.message());
@@ -180,7 +180,7 @@ Status Step::give_up(const Gradient& gradient, const Status& failure) {
   const Status named = failure.with_context(fmt::format(
       "set '{}', step {}, gradient '{}'", context_.name, context_.step.index, gradient.name));
   services_.run.give_up(named);
-  told();
+  cause_returned();
   return named;
 }
 
@@ -214,7 +214,7 @@ Status Step::wait_until(const std::function<bool()>& finished, Gradient* awaited
     if (--waiters_ == 0) context_.communication->set_waiting(false);
   }
   waited_us_ += now_us() - start;
-  told_ = told_ || !torn_.ok();
+  cause_returned_ = cause_returned_ || !torn_.ok();
   return torn_;
 }
 
@@ -255,7 +255,7 @@ Status Step::returned(Gradient& gradient, uint64_t start_us) {
   const Lock lock(mutex_);
   waited_us_ += now_us() - start_us;
   gradient.waited_for = true;
-  told_ = told_ || !torn_.ok();
+  cause_returned_ = cause_returned_ || !torn_.ok();
   return torn_;
 }
 

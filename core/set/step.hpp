@@ -82,9 +82,9 @@ class Step final : public BucketListener {
   // [application] A device has failed in the middle of the step: gives the run up, because the
   // other ranks wait for messages that will not come. The caller must not hold the lock.
   Status give_up(const Gradient& gradient, const Status& failure);
-  void told() {  // a call has returned the cause of failure
+  void cause_returned() {  // a call has returned the cause of failure
     const Lock lock(mutex_);
-    told_ = true;
+    cause_returned_ = true;
   }
   bool runs() {  // some job has not ended
     const Lock lock(mutex_);
@@ -149,7 +149,7 @@ class Step final : public BucketListener {
   uint32_t running_ PENSTOCK_GUARDED_BY(mutex_) = 0;  // jobs started and not ended
   uint32_t waiters_ PENSTOCK_GUARDED_BY(mutex_) = 0;
   Status torn_ PENSTOCK_GUARDED_BY(mutex_);
-  bool told_ PENSTOCK_GUARDED_BY(mutex_) = false;  // a call has returned torn_
+  bool cause_returned_ PENSTOCK_GUARDED_BY(mutex_) = false;  // a call has returned torn_
   Gate gate_ PENSTOCK_GUARDED_BY(mutex_);
   ForwardLegs forward_legs_ PENSTOCK_GUARDED_BY(mutex_);
   Results results_;

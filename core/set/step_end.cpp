@@ -96,7 +96,7 @@ Status StepEnd::conclude() {
   // must not wait for a step.
   status = status.with_context(where);
   services_.run.give_up(status);
-  uses_.step.told();
+  uses_.step.cause_returned();
   return status;
 }
 

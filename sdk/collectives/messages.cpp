@@ -111,7 +111,7 @@ Ticket* submit(Channel& channel, const penstock_message& message) {
   ticket.channel = &channel;
   ticket.message = message;
   ticket.submitted = std::chrono::steady_clock::now();
-  ticket.done = ticket.told = ticket.small = false;
+  ticket.done = ticket.reported = ticket.small = false;
   ticket.on_device = lies_on_device(message);
   ticket.asked = channel.round;
   ticket.failure_code = PENSTOCK_OK;

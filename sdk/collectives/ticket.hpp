@@ -120,7 +120,7 @@ struct Ticket {
   penstock_message message{};
   std::chrono::steady_clock::time_point submitted;
   bool done = false;
-  bool told = false;                    // for a transport that notifies: it has reported the end
+  bool reported = false;                // for a transport that notifies: it has reported the end
   bool small = false;                   // all-reduce in one step, all of it in the openings
   bool on_device = false;               // only the wire may touch the message's memory
   bool touched = false;                 // there may be work to do

@@ -238,10 +238,10 @@ TEST(Forecast, ExchangesToldFromOutsideTakeThePlaceOfLines) {
   Plan plan;
   plan.buckets.push_back(whole_gradients(owned.model(), {1}));
   plan.buckets.push_back(whole_gradients(owned.model(), {0}, 0, PENSTOCK_ROUTE_SPLIT));
-  const auto told = [](uint64_t bucket) {
+  const auto exchange_of = [](uint64_t bucket) {
     return bucket == 0 ? ExchangeTimes{30, 0} : ExchangeTimes{7, 5};
   };
-  const Forecast line = forecast(plan, owned.model(), 0, told);
+  const Forecast line = forecast(plan, owned.model(), 0, exchange_of);
   EXPECT_EQ(line.exchange_us, 30 + 7 + 5);
   EXPECT_EQ(line.buckets[0].exchange_end - line.buckets[0].exchange_start, 30);
   EXPECT_EQ(line.buckets[1].exchange_start, line.buckets[0].exchange_end);

@@ -11,7 +11,7 @@
 namespace penstock {
 namespace {
 
-struct Told {
+struct Notified {
   uint32_t rank = 0, size = 0;
   uint64_t sum = 0;  // sum of the values that the ranks put into the store
 
@@ -46,7 +46,7 @@ penstock_collective told_table() {
     return nullptr;
   };
   table.join = [](void* self, uint64_t timeout_us, penstock_world* world) {
-    return to_c(static_cast<Told*>(self)->join(*world, timeout_us));
+    return to_c(static_cast<Notified*>(self)->join(*world, timeout_us));
   };
   table.open = [](void* self, const penstock_group*, const penstock_base_channel*,
                   const penstock_key_value_store*, uint64_t,
@@ -72,7 +72,7 @@ penstock_collective told_table() {
 
 Status open_and_tell(double deadline_s) {
   const penstock_collective table = told_table();
-  Told told;
+  Notified notified;
   std::string text = fmt::format(
       "[scheme]\ncollective = \"borrowed\"\n[runtime]\ndeadline_s = {0}\nbusy_limit_s = "
       "{0}\nrendezvous_timeout_s = {0}\n",
@@ -83,14 +83,14 @@ Status open_and_tell(double deadline_s) {
   options.struct_size = sizeof options;
   options.config_text = str(text);
   options.borrowed_collective = &table;
-  options.borrowed_instance = &told;
+  options.borrowed_instance = &notified;
   PENSTOCK_ASSIGN(const RuntimeHandle runtime, Runtime::open(options));
   const Group& world = runtime->world();
-  if (told.rank != world.rank() || told.size != world.size())
+  if (notified.rank != world.rank() || notified.size != world.size())
     return internal("the transport was told another rank or size than the run has");
   std::puts(fmt::format("rank {} of {} on {} hosts, local {} of {}, sum {}", world.rank(),
                         world.size(), world.n_hosts(), world.local().rank(), world.local().size(),
-                        told.sum)
+                        notified.sum)
                 .c_str());
   return {};
 }

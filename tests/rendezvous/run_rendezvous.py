@@ -118,7 +118,7 @@ def twins() -> None:
     """Two runs with equal address and port, started at one instant. No ranks of different runs train together, and a rank that
     learns of the other run reports it."""
     starts = 200 if "TEST_LONG" in os.environ else 5
-    told = 0
+    n_named = 0
     for turn in range(starts):
         port = free_port()
         ranks = [(run, rank) for run in range(2) for rank in range(2)]
@@ -127,9 +127,9 @@ def twins() -> None:
         started = [start(rank, 2, port, 4) for _, rank in ranks]
         ended = [ends(process) for process in started]
         expect(all(status == 1 for status, _ in ended), ended)
-        told += sum("is there twice" in output for _, output in ended)
+        n_named += sum("is there twice" in output for _, output in ended)
         expect(any("is there twice, process" in output and "PENSTOCK_PORT" in output for _, output in ended), ended)
-    print(f"{starts} starts of two runs at one place: no rank went on; {told} of {4 * starts} ranks name the other run")
+    print(f"{starts} starts of two runs at one place: no rank went on; {n_named} of {4 * starts} ranks name the other run")
 
 
 def late() -> None:

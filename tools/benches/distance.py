@@ -52,7 +52,7 @@ def streams(link: str, size: int, rounds: int) -> dict[str, list[float]]:
                 }  # fmt: skip
                 passed = [word for name, value in variables.items() for word in ("-x", f"{name}={value}")]
                 out = hosts.mpirun([*passed, sys.executable, RANKS, transport, str(size), str(rounds)], timeout_s=600)
-                print(f"[bench] distance: {transport} under {control}: {hosts.told()}", file=sys.stderr)
+                print(f"[bench] distance: {transport} under {control}: {hosts.report_text()}", file=sys.stderr)
             found[f"{transport}, {control}"] = json.loads([line for line in out.splitlines() if line.startswith("[")][-1])
     return found
 

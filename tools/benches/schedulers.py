@@ -169,8 +169,8 @@ def predicted(kind: str, schedulers: Sequence[str], link: str, options: argparse
             file = Path(folder) / f"{name}.toml"
             file.write_text(scheme(kind, name))
             words += ["--scheme", str(file)]
-        told = json.loads(subprocess.run([BUILD / "bin/penstock", *words], check=True, capture_output=True, text=True).stdout)
-    return {one["name"]: one["step_ms"] for one in told["schemes"]}
+        answer = json.loads(subprocess.run([BUILD / "bin/penstock", *words], check=True, capture_output=True, text=True).stdout)
+    return {one["name"]: one["step_ms"] for one in answer["schemes"]}
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
@@ -179,11 +179,11 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths)).rstrip())
 
 
-def launch(hosts: Hosts, told: list[dict[str, Any]], settings: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+def launch(hosts: Hosts, entries: list[dict[str, Any]], settings: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     """Runs bench_schedulers on all ranks of those hosts. Errors: SystemExit; the ranks have said why on stderr."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "contestants.json"
-        file.write_text(json.dumps(told))
+        file.write_text(json.dumps(entries))
         words = [word for name, value in (settings | {"contestants": file}).items() for word in (f"--{name}", str(value))]
         ranks = hosts.count * hosts.ranks_per_host
         line = ["mpirun", "-np", str(ranks), "--hostfile", HOSTFILE, BUILD / "benches/bench_schedulers", *words]

@@ -80,12 +80,12 @@ Training training_of(const Options& options) {
 Contestants contestants_of(const Options& options, penstock::Runtime& runtime,
                            const Training& training) {
   std::ifstream file(options.text("--contestants"));
-  const json told = json::parse(file, nullptr, false);
-  if (!told.is_array() || told.empty())
+  const json entries = json::parse(file, nullptr, false);
+  if (!entries.is_array() || entries.empty())
     penstock::bench::refuse(
         fmt::format("{} holds no list of contestants", options.text("--contestants")));
   Contestants contestants;
-  for (const json& one : told)
+  for (const json& one : entries)
     contestants.push_back(std::make_unique<Contestant>(runtime, training, one));
   return contestants;
 }
@@ -105,7 +105,8 @@ void run(const Options& options) {
                {"gradients", training.gradients.size()},
                {"elements", training.buffer_of(0).size()},
                {"contestants", json::array()}};
-  for (const auto& contestant : contestants) figures["contestants"].push_back(contestant->told());
+  for (const auto& contestant : contestants)
+    figures["contestants"].push_back(contestant->figures());
   if (training.rank == 0) std::printf("%s\n", figures.dump().c_str());
   MPI_Barrier(training.world);  // all sets end together
 }

@@ -65,9 +65,9 @@ def test_a_name_of_a_file_stays_one(tmp_path):
 
 
 def test_options_of_a_scheduler_go_into_its_table():
-    told = tomllib.loads(schedulers.scheme("dense", "dear:threshold_bytes=1048576:autotune=false"))
-    assert told["scheme"]["scheduler"] == "dear"
-    assert told["scheduler"]["dear"] == {"threshold_bytes": 1048576, "autotune": False}
+    scheme = tomllib.loads(schedulers.scheme("dense", "dear:threshold_bytes=1048576:autotune=false"))
+    assert scheme["scheme"]["scheduler"] == "dear"
+    assert scheme["scheduler"]["dear"] == {"threshold_bytes": 1048576, "autotune": False}
     assert schedulers.plugin("dear:threshold_bytes=1048576") == schedulers.plugin("dear")
 
 
@@ -94,10 +94,10 @@ def test_the_floor_is_what_the_bytes_take_on_the_link():
 
 @pytest.mark.parametrize("kind", schedulers.SCHEMES)
 def test_the_scheme_of_a_contestant_is_toml_that_names_its_scheduler(kind):
-    (told,) = schedulers.contestants(kind, ["fgbuff"])
-    scheme = tomllib.loads(told["scheme"])["scheme"]
-    assert scheme["scheduler"] == told["name"] == "fgbuff"
-    assert told["dense"] == (scheme["compressor"] == "none")
+    (entry,) = schedulers.contestants(kind, ["fgbuff"])
+    scheme = tomllib.loads(entry["scheme"])["scheme"]
+    assert scheme["scheduler"] == entry["name"] == "fgbuff"
+    assert entry["dense"] == (scheme["compressor"] == "none")
 
 
 def test_the_committed_moments_are_those_of_the_gradients_of_resnet_50():

@@ -143,8 +143,8 @@ class Machine:
         found = re.search(r", (\d+)\.(\d+),", self.devices[0]) if self.devices else None
         if found:
             return int(found.group(1)), int(found.group(2))
-        told = self.torch.get("capability")
-        return (told[0], told[1]) if isinstance(told, list) else None
+        capability = self.torch.get("capability")
+        return (capability[0], capability[1]) if isinstance(capability, list) else None
 
     def why_no_device(self) -> str:
         """The reason why torch cannot use a device; empty if it can."""
@@ -152,7 +152,7 @@ class Machine:
             return self.why_no_torch
         return "" if self.torch.get("available") else f"torch {self.torch.get('version')} finds no CUDA device"
 
-    def told(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         names = [one.split(", ")[1] for one in self.devices] or self.torch.get("devices", [])
         versions = {"driver": self.driver, "cuda": self.cuda, "torch": self.torch.get("version")}
         return {"device": names[0] if names else None, **versions, "lines": self.lines}

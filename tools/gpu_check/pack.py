@@ -26,8 +26,8 @@ BUILD_FOR_S = 1800
 
 def system_libraries(library: Path) -> list[str]:
     """Those that the runtime is linked with and another machine may lack."""
-    told = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True).stdout
-    return re.findall(r"lib(?:spdlog|fmt)\.\S+ => (\S+)", told)
+    found = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"lib(?:spdlog|fmt)\.\S+ => (\S+)", found)
 
 
 def add_prebuilt(repository: Path, target: Path, machine: Machine) -> str:

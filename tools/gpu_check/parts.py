@@ -147,9 +147,9 @@ def script(count: int, cap_s: int, path: str, *words: str, briefly: tuple[str, .
     """Runs a script on ranks. {found} in a word stands for the folder of results. `briefly`: further words if the run has a time limit."""
 
     def jobs(setting: Setting, name: str) -> list[Job]:
-        told = [word.format(found=setting.found) for word in (*words, *(briefly if setting.is_short else ()))]
+        arguments = [word.format(found=setting.found) for word in (*words, *(briefly if setting.is_short else ()))]
         where = {**setting.environment(), **environment}
-        return [Job(name, setting.ranks(count, path, *told), cap_s, setting.found / f"{name}.txt", environment=where)]
+        return [Job(name, setting.ranks(count, path, *arguments), cap_s, setting.found / f"{name}.txt", environment=where)]
 
     return jobs
 

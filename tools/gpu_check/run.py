@@ -84,7 +84,7 @@ class Run:
             shutil.rmtree(self.found, ignore_errors=True)
             kept = {"of": name, "parts": {}}
         self.of, self.states = name, kept["parts"]
-        write(self.found / "machine.json", json.dumps(self.machine.told(), indent=1))
+        write(self.found / "machine.json", json.dumps(self.machine.facts(), indent=1))
 
     def programs(self, anew: bool) -> Path:
         """The folder of the programs: prebuilt programs if they can be used, else programs built here."""
@@ -140,17 +140,17 @@ class Run:
             write(self.found / f"{part.name}.txt", f"skipped: {why}\n")
             self.end(part, SKIPPED, why, begin)
             return
-        told: list[Ended] = []
+        results: list[Ended] = []
         several = len(jobs) > 1
         text = self.found / f"{part.name}.txt"
 
         def tell(ended: Ended) -> None:
-            told.append(ended)
+            results.append(ended)
             if several:
-                write(text, "".join(f"{line_of(part, one)}\n" for one in told))
+                write(text, "".join(f"{line_of(part, one)}\n" for one in results))
 
         run_all(jobs, part.at_once, self.until, tell)
-        self.end(part, *(of_several(part, told, text) if several else of_one(told[0], text)), begin)
+        self.end(part, *(of_several(part, results, text) if several else of_one(results[0], text)), begin)
 
     def end(self, part: Part, how: str, words: str, begin: float) -> None:
         if how == SKIPPED and self.machine.devices and "no CUDA device" in words:
@@ -189,7 +189,7 @@ class Run:
                 self.states[self.current.name] = CUT
             found = self.keep()
             failed = [name for name, how in self.states.items() if how in (FAILED, CUT)]
-            for line in [*(f"goal: {line}" for line in figures.told(found)), f"failed or cut: {', '.join(failed) or 'none'}"]:
+            for line in [*(f"goal: {line}" for line in figures.lines_of_goals(found)), f"failed or cut: {', '.join(failed) or 'none'}"]:
                 self.say(line)
             self.say(f"figures: {self.out / 'figures.json'}, as a table in figures.md; what parts said: found.tgz")
             write(self.out / "summary.txt", "".join(f"{line}\n" for line in self.lines))
@@ -224,8 +224,8 @@ def line_of(part: Part, ended: Ended) -> str:
     return f"failed: {name}: {'cut' if ended.how == CUT else f'status {ended.status}'}: {last_words(said)}"
 
 
-def of_several(part: Part, told: list[Ended], text: Path) -> tuple[str, str]:
-    lines = [line_of(part, one) for one in told]
+def of_several(part: Part, results: list[Ended], text: Path) -> tuple[str, str]:
+    lines = [line_of(part, one) for one in results]
     failed = [line.removeprefix("failed: ") for line in lines if line.startswith("failed: ")]
     late = [line for line in lines if line.endswith("left out for want of time")]
     if len(late) == len(lines):

@@ -126,7 +126,7 @@ class FarHosts(Hosts):
         at_once = {f"OMPI_MCA_btl_tcp_{limit}": "524288" for limit in ("eager_limit", "rndv_eager_limit", "max_send_size")}
         return {"UCX_RNDV_THRESH": "inf", **at_once}
 
-    def told(self) -> str:
+    def report_text(self) -> str:
         return self.report().words()
 
     def report(self) -> RouterReport:

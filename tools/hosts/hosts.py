@@ -114,7 +114,7 @@ class Hosts:
         """Variables for such links. The caller's variables take precedence."""
         return {}
 
-    def told(self) -> str:
+    def report_text(self) -> str:
         """A report about the links; empty if the kernel alone carries packets."""
         return ""
 

@@ -81,6 +81,6 @@ def test_timelines_have_one_scale_and_no_lane_is_fuller_than_it_was_told(tmp_pat
         name = heading.split(":")[0]
         for lane, key in enumerate(("encode_ms", "exchange_ms", "decode_ms"), start=1):
             area = sum(float(box.get("width")) * float(box.get("height")) for box in drawing.iter("rect") if box.get("class") == f"lane{lane}")
-            told = found[name][key] * px_per_ms * 18  # the height of a full box
+            area_of_key = found[name][key] * px_per_ms * 18  # the height of a full box
             lines = 1040 - 92  # each column in which anything is has at least a line
-            assert area <= told * 1.01 + lines, (name, key, area, told)
+            assert area <= area_of_key * 1.01 + lines, (name, key, area, area_of_key)

@@ -14,7 +14,7 @@ SHAPES = "# forward_ms = 1\n# backward_ms = 1\nname,shape,work\nlarge,96x100,1\n
 RANKS = ("--hosts", 2, "--ranks-per-host", 2)
 
 
-def told(*arguments):
+def printed(*arguments):
     ran = penstock("plan", *arguments, "--json")
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
@@ -57,7 +57,7 @@ def test_programs_are_those_of_a_set_for_every_file_of_conf(tmp_path, route):
 
 
 def test_every_bucket_of_every_phase_is_told_with_its_gradients():
-    found = told("--program", ROOT / "conf/acp-sgd.toml", "--model", "vgg16", "--hosts", 8)
+    found = printed("--program", ROOT / "conf/acp-sgd.toml", "--model", "vgg16", "--hosts", 8)
     assert list(found) == ["model", "cluster", "costs", "scheme", "explanation", "buckets"]
     assert found["scheme"] == "acp-sgd" and found["model"]["name"] == "vgg16" and found["cluster"]["hosts"] == 8
     assert all(set(bucket) == {"phase", "number", "route", "gradients", "program"} for bucket in found["buckets"])
@@ -70,7 +70,7 @@ def test_every_bucket_of_every_phase_is_told_with_its_gradients():
 
 def test_text_gives_each_program_once_with_what_its_stages_wait_for():
     ran = penstock("plan", "--program", ROOT / "conf/dear.toml")
-    buckets = {"; ".join(bucket["program"]) for bucket in told("--program", ROOT / "conf/dear.toml")["buckets"]}
+    buckets = {"; ".join(bucket["program"]) for bucket in printed("--program", ROOT / "conf/dear.toml")["buckets"]}
     head, *tables = ran.stdout.strip().split("\n\n")
     assert re.search(r"^scheme +dear: compressor none, memory none, collective \S+, scheduler dear$", head, re.MULTILINE)
     assert len(tables) == len(buckets) == 1
@@ -84,7 +84,7 @@ def test_text_gives_each_program_once_with_what_its_stages_wait_for():
 def test_strict_runs_ask_all_ranks_before_they_compensate(tmp_path):
     scheme = tmp_path / "strict.toml"
     scheme.write_text((ROOT / "conf/topk-residual.toml").read_text() + '\n[runtime]\nnonfinite = "strict"\n')
-    for bucket in told("--program", scheme)["buckets"]:
+    for bucket in printed("--program", scheme)["buckets"]:
         assert bucket["program"][:5] == ["load", "begin", "measure", "ask", "compensate"]
 
 

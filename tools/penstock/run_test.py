@@ -115,9 +115,9 @@ def test_wrong_calls_are_refused_before_any_rank_starts(tmp_path):
 # ---- how a run ends ----
 
 
-@pytest.mark.parametrize("end, status, told", [
+@pytest.mark.parametrize("end, status, reason", [
     ("exit 7", 7, "exited with status 7"), ("kill -9 $$", 137, "ended by signal 9 (SIGKILL)")])
-def test_the_first_cause_is_told_once_and_the_others_may_finish(end, status, told, tmp_path):
+def test_the_first_cause_is_told_once_and_the_others_may_finish(end, status, reason, tmp_path):
     # Rank 0 goes on only after rank 1 has written its process id and is gone; its output still arrives.
     script = (f'if [ {RANK} = 1 ]; then echo the reason >&2; echo $$ > {tmp_path}/new; mv {tmp_path}/new '
               f'{tmp_path}/pid; {end}; fi; until [ -e {tmp_path}/pid ] && ! kill -0 $(cat {tmp_path}/pid) 2>/dev/null; '
@@ -126,7 +126,7 @@ def test_the_first_cause_is_told_once_and_the_others_may_finish(end, status, tol
     assert ran.returncode == status, ran.stderr
     assert ran.stdout.splitlines() == ["[0] survivor"]
     summary = [line for line in ran.stderr.splitlines() if line.startswith("penstock: ")]
-    assert summary == [f"penstock: rank 1 failed first: it {'was ' if 'signal' in told else ''}{told}; "
+    assert summary == [f"penstock: rank 1 failed first: it {'was ' if 'signal' in reason else ''}{reason}; "
                        "its last error: the reason"]
 
 

@@ -63,8 +63,8 @@ def run(link: str, arguments: Sequence[str], log: IO[bytes]) -> int:
         command = launch.command_on_hosts(RANKS, [*job, "--link", link])
         with hosts.start(command, env=environment, **pipes) as process:
             status = follow(process, log)
-        if told := hosts.told():
-            say(told, log)
+        if text := hosts.report_text():
+            say(text, log)
         return status
 
 

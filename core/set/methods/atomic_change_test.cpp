@@ -90,9 +90,9 @@ void expect_atomic(const Case& given) {
     if (seen[0].switched.ok()) break;
     ++failed_switches;
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
-      const std::string_view told = seen[rank].switched.message();
-      EXPECT_NE(told.find("this plugin fails in"), std::string_view::npos) << told;
-      EXPECT_NE(told.find("end of step 1"), std::string_view::npos) << told;
+      const std::string_view message = seen[rank].switched.message();
+      EXPECT_NE(message.find("this plugin fails in"), std::string_view::npos) << message;
+      EXPECT_NE(message.find("end of step 1"), std::string_view::npos) << message;
       EXPECT_EQ(seen[rank].results, expected[rank].results);
       EXPECT_NE(seen[rank].report.find("\"topk\""), std::string::npos) << seen[rank].report;
     }

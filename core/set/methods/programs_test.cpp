@@ -61,12 +61,12 @@ std::string scheme_of(const std::filesystem::path& file, const std::string& rout
 
 // Each program once, as a list of stages, or the reason why there is no program.
 std::string programs_of(const std::string& scheme) {
-  std::string told;
+  std::string text;
   with_ranks(4, scheme, [&](Runtime& runtime, uint32_t rank) {
     auto set = make_set(runtime, kShapes, PENSTOCK_SET_DEFERRED_UPDATE);
     if (rank != 0) return;
     if (!set.ok()) {
-      told = "  refused\n";
+      text = "  refused\n";
       return;
     }
     const auto report = set.value()->report();
@@ -78,9 +78,9 @@ std::string programs_of(const std::string& scheme) {
       for (const auto& stage : bucket.at("program")) line += " " + stage.get<std::string>() + ";";
       programs.insert(line.substr(0, line.size() - 1) + "\n");
     }
-    for (const std::string& program : programs) told += program;
+    for (const std::string& program : programs) text += program;
   });
-  return told;
+  return text;
 }
 
 // Each text of programs, after the names of its files and routes.

@@ -156,13 +156,13 @@ TEST(DeviceSteps, PollIsDoneWhenTheResultLiesInItsTensor) {
 
 // on_result comes only after the copy has ended. The test reads on a stream that waits for nothing.
 TEST(DeviceSteps, ResultsAreToldWhereTheyLie) {
-  struct Told {
+  struct Listener {
     std::mutex mutex;
     std::condition_variable changed;
     std::set<uint64_t> gradients;
     static void hear(void* context, const uint64_t* gradients, uint64_t n_gradients,
                      const penstock_status* error) {
-      auto& self = *static_cast<Told*>(context);
+      auto& self = *static_cast<Listener*>(context);
       EXPECT_EQ(error, nullptr);
       std::lock_guard lock(self.mutex);
       for (uint64_t i = 0; i < n_gradients; ++i)
@@ -175,15 +175,15 @@ TEST(DeviceSteps, ResultsAreToldWhereTheyLie) {
     std::vector<Storage> storage = storage_of(kOnDevice);
     auto set = make_set(runtime, kOnDevice);
     ASSERT_OK(set.status());
-    Told told;
-    ASSERT_OK(set.value()->on_result(&told, Told::hear));
+    Listener listener;
+    ASSERT_OK(set.value()->on_result(&listener, Listener::hear));
     for (uint64_t step = 0; step < 4; ++step) {
       fill(storage, float(rank + step));
       ASSERT_OK(hand_in(**set, storage));
       {
-        std::unique_lock lock(told.mutex);
-        told.changed.wait(lock, [&] { return told.gradients.size() == storage.size(); });
-        told.gradients.clear();
+        std::unique_lock lock(listener.mutex);
+        listener.changed.wait(lock, [&] { return listener.gradients.size() == storage.size(); });
+        listener.gradients.clear();
       }
       for (const Storage& one : storage) EXPECT_EQ(one.read(), copies_of(float(step) + 0.5f, one));
       ASSERT_OK(set.value()->step_end(true));

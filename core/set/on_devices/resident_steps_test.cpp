@@ -192,16 +192,16 @@ TEST(Residents, ReportAndWarningSayWhatIsStagedAndWhy) {
     ASSERT_OK(set.status());
     const auto report = report_of(**set);
     EXPECT_EQ(report["staged_bytes"], 240 + 160);
-    std::map<std::string, std::pair<std::string, std::string>> told;
+    std::map<std::string, std::pair<std::string, std::string>> places;
     each_item(report, [&](const nlohmann::json& item) {
-      told[item["gradient"].get<std::string>()] = {item["worked_on"].get<std::string>(),
-                                                   item["why_staged"].get<std::string>()};
+      places[item["gradient"].get<std::string>()] = {item["worked_on"].get<std::string>(),
+                                                     item["why_staged"].get<std::string>()};
       EXPECT_EQ(item["staged"], item["why_staged"] != "");
     });
-    EXPECT_EQ(told["there"], std::pair(std::string("cuda:1"), std::string()));
-    EXPECT_EQ(told["here"], std::pair(std::string("the CPU"), std::string()));
-    EXPECT_EQ(told["doubles"].second, "it is float64, expected float32, float16 or bfloat16");
-    EXPECT_EQ(told["elsewhere"].second, "this set works on cuda:1 already");
+    EXPECT_EQ(places["there"], std::pair(std::string("cuda:1"), std::string()));
+    EXPECT_EQ(places["here"], std::pair(std::string("the CPU"), std::string()));
+    EXPECT_EQ(places["doubles"].second, "it is float64, expected float32, float16 or bfloat16");
+    EXPECT_EQ(places["elsewhere"].second, "this set works on cuda:1 already");
   });
   const std::string log = ::testing::internal::GetCapturedStderr();
   for (const char* part : {"set 'model': 1 gradients on cuda:0, 1 gradients on cuda:1 go through",

@@ -48,8 +48,9 @@ std::vector<std::uint8_t> are_zero(const std::vector<at::Tensor>& tensors) {
   for (const auto& [device, numbers] : on_devices) {
     std::vector<at::Tensor> any;
     for (const std::size_t i : numbers) any.push_back(tensors[i].any());
-    const at::Tensor told = at::stack(any).cpu();
-    for (std::size_t k = 0; k < numbers.size(); ++k) zero[numbers[k]] = !told.data_ptr<bool>()[k];
+    const at::Tensor answers = at::stack(any).cpu();
+    for (std::size_t k = 0; k < numbers.size(); ++k)
+      zero[numbers[k]] = !answers.data_ptr<bool>()[k];
   }
   return zero;
 }

@@ -9,15 +9,15 @@
 
 namespace penstock::torch::testing {
 
-struct Told {
+struct Observed {
   std::vector<double> learning_rates;
   int momentum = 0;
   int ready = 0;  // gradients handed in
   int looks = 0;  // reports about lost results
 };
 
-Told& told() {
-  static Told one;
+Observed& observed() {
+  static Observed one;
   return one;
 }
 
@@ -30,8 +30,8 @@ penstock_status* penstock_set_learning_rates(penstock_set* set, const double* le
   using Function = decltype(&penstock_set_learning_rates);
   static const auto next =
       reinterpret_cast<Function>(dlsym(RTLD_NEXT, "penstock_set_learning_rates"));
-  std::vector<double>& told = penstock::torch::testing::told().learning_rates;
-  told.insert(told.end(), learning_rates, learning_rates + n_gradients);
+  std::vector<double>& rates = penstock::torch::testing::observed().learning_rates;
+  rates.insert(rates.end(), learning_rates, learning_rates + n_gradients);
   return next(set, learning_rates, n_gradients);
 }
 
@@ -39,14 +39,14 @@ penstock_status* penstock_gradient_ready(penstock_set* set, uint64_t index,
                                          const penstock_tensor* tensor, void* stream) {
   using Function = decltype(&penstock_gradient_ready);
   static const auto next = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "penstock_gradient_ready"));
-  ++penstock::torch::testing::told().ready;
+  ++penstock::torch::testing::observed().ready;
   return next(set, index, tensor, stream);
 }
 
 penstock_status* penstock_set_momentum(penstock_set* set) {
   using Function = decltype(&penstock_set_momentum);
   static const auto next = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "penstock_set_momentum"));
-  ++penstock::torch::testing::told().momentum;
+  ++penstock::torch::testing::observed().momentum;
   return next(set);
 }
 
@@ -54,7 +54,7 @@ penstock_status* penstock_results_gone(penstock_set* set, const uint8_t* gone,
                                        uint64_t n_gradients) {
   using Function = decltype(&penstock_results_gone);
   static const auto next = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "penstock_results_gone"));
-  ++penstock::torch::testing::told().looks;
+  ++penstock::torch::testing::observed().looks;
   return next(set, gone, n_gradients);
 }
 }

@@ -195,19 +195,19 @@ TEST(LibtorchOptimizer, AGradientThatIsNotContiguousComesBackInItsPlace) {
 TEST(LibtorchOptimizer, WhatSchedulersChangeIsToldWhenAStepBegins) {
   nn::Sequential model = make_model();
   optim::SGD sgd(model->parameters(), 0.5);
-  told() = {};
+  observed() = {};
   DistributedOptimizer optimizer(sgd, model->named_parameters());
-  EXPECT_EQ(told().learning_rates, std::vector<double>(4, 0.5));
+  EXPECT_EQ(observed().learning_rates, std::vector<double>(4, 0.5));
   optim::StepLR schedule(sgd, 2, 0.5);
   for (std::int64_t step = 0; step < 4; ++step) {
     train(optimizer, model, step, step + 1);
     schedule.step();
   }
-  EXPECT_EQ(told().learning_rates, (std::vector<double>{.5, .5, .5, .5, .25, .25, .25, .25}));
-  EXPECT_EQ(told().momentum, 0);
+  EXPECT_EQ(observed().learning_rates, (std::vector<double>{.5, .5, .5, .5, .25, .25, .25, .25}));
+  EXPECT_EQ(observed().momentum, 0);
   static_cast<optim::SGDOptions&>(sgd.param_groups()[0].options()).momentum(0.9);
   train(optimizer, model, 4, 6);
-  EXPECT_EQ(told().momentum, 1);
+  EXPECT_EQ(observed().momentum, 1);
 }
 
 TEST(LibtorchOptimizer, GradientsLeaveWhileBackwardRunsOnceTheRanksAgree) {
@@ -216,11 +216,11 @@ TEST(LibtorchOptimizer, GradientsLeaveWhileBackwardRunsOnceTheRanksAgree) {
   DistributedOptimizer optimizer(sgd, model->named_parameters());
   for (const int ready_after_backward : {0, 4}) {
     optimizer.zero_grad();
-    told() = {};
+    observed() = {};
     loss_of(model, own_batch(0)).backward();
-    EXPECT_EQ(told().ready, ready_after_backward);
+    EXPECT_EQ(observed().ready, ready_after_backward);
     optimizer.step();
-    EXPECT_EQ(told().ready, 4);
+    EXPECT_EQ(observed().ready, 4);
   }
 }
 

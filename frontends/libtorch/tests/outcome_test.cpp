@@ -256,11 +256,11 @@ TEST(LibtorchOutcome, APlainLoopReadsNoGradientOnceMore) {
     }
   };
   loop(sgd, alone);
-  told() = {};
+  observed() = {};
   const auto ours = work_of([&] { loop(training.optimizer, training.model); });
   const auto plain_work = work_of([&] { loop(sgd, alone); });
   EXPECT_EQ(ours, plain_work);
-  EXPECT_EQ(told().looks, 0);
+  EXPECT_EQ(observed().looks, 0);
 }
 
 TEST(LibtorchOutcome, TorchsOwnGradLooksAtNothing) {
@@ -269,10 +269,10 @@ TEST(LibtorchOutcome, TorchsOwnGradLooksAtNothing) {
       training.optimizer.zero_grad();
       training.backward(50 + step);
       training.optimizer.synchronize();
-      told() = {};
+      observed() = {};
       const at::Tensor other = training.loss(step);
       ::torch::autograd::grad({other}, training.model->parameters());
-      EXPECT_EQ(told().looks, 0) << "the results are still to be thrown away";
+      EXPECT_EQ(observed().looks, 0) << "the results are still to be thrown away";
       train(training.optimizer, training.model, step, step + 1);
     }
   };

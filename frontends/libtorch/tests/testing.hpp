@@ -111,14 +111,14 @@ inline void expect_error(std::uint32_t code, const std::string& part,
 }
 
 // The calls of the frontend to the core, through the C interface, since a test last reset the
-// record with `told() = {}` (see observed_door.cpp).
-struct Told {
+// record with `observed() = {}` (see observed_door.cpp).
+struct Observed {
   std::vector<double> learning_rates;
   int momentum = 0;
   int ready = 0;  // gradients handed in
   int looks = 0;  // reports about lost results
 };
-Told& told();
+Observed& observed();
 
 }  // namespace penstock::torch::testing
 

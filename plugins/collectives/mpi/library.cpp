@@ -42,15 +42,15 @@ sdk::Error unusable(const char* why) {
 }
 
 // A number that a launcher has set in a variable of this process; 0: none.
-uint64_t told(const char* variable) {
+uint64_t number_in(const char* variable) {
   const char* const text = std::getenv(variable);
   return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
 }
 
 // Whether mpirun says that all ranks are on this host, or no launcher has set any variable.
 bool all_are_here() {
-  if (const uint64_t ranks = told("OMPI_COMM_WORLD_SIZE"); ranks != 0)
-    return ranks == told("OMPI_COMM_WORLD_LOCAL_SIZE");
+  if (const uint64_t ranks = number_in("OMPI_COMM_WORLD_SIZE"); ranks != 0)
+    return ranks == number_in("OMPI_COMM_WORLD_LOCAL_SIZE");
   constexpr const char* kOfLaunchers[] = {"PMIX_RANK", "PMI_RANK",     "PMI_SIZE",
                                           "PMI_FD",    "SLURM_PROCID", "ALPS_APP_PE"};
   return std::none_of(std::begin(kOfLaunchers), std::end(kOfLaunchers),
@@ -65,7 +65,7 @@ void stay_on_this_host() {
   constexpr uint64_t kSharedBytes = uint64_t(64) << 20;  // shared memory for each rank
   if (!all_are_here() || std::getenv("OMPI_MCA_btl") != nullptr) return;
   struct statvfs shared {};
-  const uint64_t ranks = std::max<uint64_t>(told("OMPI_COMM_WORLD_SIZE"), 1);
+  const uint64_t ranks = std::max<uint64_t>(number_in("OMPI_COMM_WORLD_SIZE"), 1);
   if (statvfs("/dev/shm", &shared) != 0 ||
       uint64_t{shared.f_bavail} * shared.f_frsize < ranks * kSharedBytes)
     return;

@@ -115,14 +115,14 @@ class Ucx : public collectives::OverWire {
   // data that it has not sent yet. So the last message is done only when all data has left UCX.
   bool progress(Ticket& ticket) {
     if (!OverWire::progress(ticket)) return false;
-    if (ticket.told) return true;
+    if (ticket.reported) return true;
     if (n_under_way_ == 1 && !world_->has_let_go() && !is_late(ticket)) return false;
     tell(ticket);
     return true;
   }
 
   void release(Ticket* ticket) {
-    if (!ticket->told) tell(*ticket);
+    if (!ticket->reported) tell(*ticket);
     OverWire::release(ticket);
   }
 
@@ -145,7 +145,7 @@ class Ucx : public collectives::OverWire {
     return limit.count() != 0 && std::chrono::steady_clock::now() - ticket.submitted > limit;
   }
   void tell(Ticket& ticket) {
-    ticket.told = true;
+    ticket.reported = true;
     --n_under_way_;
   }
 

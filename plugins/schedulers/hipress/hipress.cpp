@@ -54,7 +54,7 @@ class Hipress : public planning::ChoosingScheduler<Hipress> {
       if (kind != 0 && !(exposed < least)) continue;
       least = exposed;
       best = std::move(plan);
-      best.explanation = {told(model, all[kind])};
+      best.explanation = {sentence_of(model, all[kind])};
     }
     best.explanation[0] += "; forecast in us exposed after backward: " + line;
     return best;
@@ -127,7 +127,7 @@ class Hipress : public planning::ChoosingScheduler<Hipress> {
     return *std::max_element(bytes, bytes + model.period);
   }
 
-  std::string told(const penstock_model& model, const Decisions& decisions) const {
+  std::string sentence_of(const penstock_model& model, const Decisions& decisions) const {
     uint64_t n_dense = 0, n_cut = 0, most = 1;
     for (uint64_t i = 0; i < model.n_gradients; ++i) {
       const int64_t dense = planning::dense_choice(*model.gradients[i], this->dense());

@@ -45,28 +45,28 @@ class Planner {
     if (gradients_.empty()) return {{}, "nothing is sent"};
     for (planning::Buckets& cut : planning::cuts_by_rules(sent_.model, sent_.phase, gradients_))
       consider(cut);
-    if (times_.exposed_us <= 0) return told("nothing is exposed");
+    if (times_.exposed_us <= 0) return planned("nothing is exposed");
     if (is_in_order()) return searched();
     if (gradients_.size() > kFewGradients) {
       search_closely();
-      return told(sdk::text(
+      return planned(sdk::text(
           "gradients were not ready in the agreed order, so another cut may expose less"));
     }
     try_all();
-    return told("no cut exposes less: all were tried");
+    return planned("no cut exposes less: all were tried");
   }
 
  private:
   Planned searched() {
     const uint64_t n = gradients_.size();
     const bool is_proven = search_closely();
-    if (is_proven) return told("no cut exposes less");
-    if (n <= kMostPlaces) return told("another cut may expose less: not all were weighed");
-    return told(sdk::text("searched at ", kMostPlaces, " of ", n,
-                          " places at a time, so another cut may expose less"));
+    if (is_proven) return planned("no cut exposes less");
+    if (n <= kMostPlaces) return planned("another cut may expose less: not all were weighed");
+    return planned(sdk::text("searched at ", kMostPlaces, " of ", n,
+                             " places at a time, so another cut may expose less"));
   }
 
-  Planned told(std::string how) { return {std::move(best_), std::move(how)}; }
+  Planned planned(std::string how) { return {std::move(best_), std::move(how)}; }
 
   // Takes a cut if it exposes less than the best cut so far, or as much with fewer buckets.
   bool consider(const planning::Buckets& cut) {

@@ -100,9 +100,9 @@ void check_reuse(const ReuseCase& of, uint64_t number) {
               REQUIRE(got == of.threshold || (std::isnan(got) && std::isnan(of.threshold)),
                       "a threshold to select with", number, got);
             });
-  std::vector<Reusing> told = reusing.host();
-  told[0].reached = {of.passed, std::bit_cast<uint32_t>(of.smallest)};
-  both_ways([&] { state.put(of.before), reusing.put(told); },
+  std::vector<Reusing> given = reusing.host();
+  given[0].reached = {of.passed, std::bit_cast<uint32_t>(of.smallest)};
+  both_ways([&] { state.put(of.before), reusing.put(given); },
             [&](void* s) { return end_reuse(of.rules, reusing.data(), state.data(), s); },
             [&] { REQUIRE(same_bits(state.host(), of.after), "what is remembered", number); });
 }

@@ -4,9 +4,9 @@ namespace penstock::bench {
 
 using nlohmann::json;
 
-Contestant::Contestant(Runtime& runtime, const Training& training, const json& told)
-    : name_(told.at("name")), dense_(told.at("dense")) {
-  const std::string scheme = told.at("scheme");
+Contestant::Contestant(Runtime& runtime, const Training& training, const json& entry)
+    : name_(entry.at("name")), dense_(entry.at("dense")) {
+  const std::string scheme = entry.at("scheme");
   std::vector<penstock_gradient_declaration> declarations(training.gradients.size());
   std::vector<const penstock_gradient_declaration*> pointers;
   for (size_t i = 0; i < declarations.size(); ++i) {
@@ -146,7 +146,7 @@ void Contestant::check_result(Training& training, const std::vector<float>& mean
                  name_, not_zero, least, most));
 }
 
-json Contestant::told() const {
+json Contestant::figures() const {
   penstock_counters totals{};
   totals.struct_size = sizeof totals;
   set_->counters(totals);

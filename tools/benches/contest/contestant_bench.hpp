@@ -25,8 +25,8 @@ namespace penstock::bench {
 
 class Contestant {
  public:
-  // `told` is an entry in the file of contestants.
-  Contestant(Runtime& runtime, const Training& training, const nlohmann::json& told);
+  // `entry` is an entry in the file of contestants.
+  Contestant(Runtime& runtime, const Training& training, const nlohmann::json& entry);
 
   const std::string& name() const { return name_; }
 
@@ -40,7 +40,7 @@ class Contestant {
   // each other. `mean` is the mean of step 0. Ends the program if a result is wrong.
   void check_result(Training& training, const std::vector<float>& mean) const;
 
-  nlohmann::json told() const;
+  nlohmann::json figures() const;
 
  private:
   // The parts of a step, in this order. The last step of a turn ends with its results.

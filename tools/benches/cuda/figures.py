@@ -156,7 +156,7 @@ def markdown(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def told(found: dict[str, Any]) -> list[str]:
+def lines_of_goals(found: dict[str, Any]) -> list[str]:
     """A line for each goal that was measured, with its figure."""
     goals_met = [one for one in found["goals"] if one["met"] is not None]
     lines = [f"{one['goal']}: {one['measured']}{'' if one['met'] else ', missed'}" for one in goals_met]
@@ -173,7 +173,7 @@ def main() -> int:
     found = gathered(options.folder)
     options.json.write_text(json.dumps(found, indent=2) + "\n")
     options.markdown.write_text(markdown(found))
-    print("\n".join(told(found)))
+    print("\n".join(lines_of_goals(found)))
     return 0
 
 

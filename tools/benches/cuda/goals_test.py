@@ -179,7 +179,7 @@ def test_a_row_whose_result_was_wrong_meets_no_goal_and_is_named(parts, tmp_path
 
 
 def test_what_the_machine_is_stands_beside_the_figures(tmp_path):
-    told = {"device": "NVIDIA H100", "driver": "580.1", "cuda": "13.0", "torch": "2.11", "lines": ["one"]}
-    (tmp_path / "machine.json").write_text(json.dumps(told))
+    machine = {"device": "NVIDIA H100", "driver": "580.1", "cuda": "13.0", "torch": "2.11", "lines": ["one"]}
+    (tmp_path / "machine.json").write_text(json.dumps(machine))
     found, table = gather(tmp_path)
     assert found["machine"] == ["one"] and "NVIDIA H100, driver 580.1, CUDA 13.0, torch 2.11" in table

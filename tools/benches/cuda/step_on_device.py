@@ -42,8 +42,8 @@ def scheme_text(name: str) -> str:
     """The TOML of a scheme: from SCHEMES, or from a file of conf/."""
     from benches.step import contestants
 
-    told = SCHEMES[name]
-    return told if told.startswith("[") else contestants.scheme_of(told)
+    named = SCHEMES[name]
+    return named if named.startswith("[") else contestants.scheme_of(named)
 
 
 def spread(values: list[float]) -> list[float]:
@@ -245,18 +245,18 @@ def lines(found: dict[str, Any]) -> list[str]:
     def of(values: list[float], unit: str = " ms") -> str:
         return "{:.2f}{unit} ({:.2f} to {:.2f})".format(*values, unit=unit)
 
-    told = []
+    lines = []
     for model in found["models"]:
-        told.append(f"{model['model']}, {model['gradients']} gradients, {found['ranks']} ranks on {found['device']}: compute alone {of(model['compute_ms'])}")
+        lines.append(f"{model['model']}, {model['gradients']} gradients, {found['ranks']} ranks on {found['device']}: compute alone {of(model['compute_ms'])}")
         for row in model["schemes"]:
             device = row["device"]
-            told.append(f"  {row['scheme']}: {of(row['step_ms'])} a step, not hidden {of(row['not_hidden_ms'])}; " + (
+            lines.append(f"  {row['scheme']}: {of(row['step_ms'])} a step, not hidden {of(row['not_hidden_ms'])}; " + (
                 f"no figures of the device: {row['why_no_device_figures']}" if device is None else
                 f"{device['kernels_ms']:.2f} ms of kernels, {device['launches']:g} launches, waits {device['waits']}, allocations {device['allocations']}, "
                 f"overlap {device['overlap']}{'; ' if device['unseen'] else ''}{device['unseen']}"))  # fmt: skip
     ddp = found["ddp"]
-    told.append("DDP over NCCL beside ddp_hook: " + (f"skipped: {ddp['skipped']}" if "skipped" in ddp else f"plain over hook {of(ddp['plain_over_hook'], '')}"))
-    return told
+    lines.append("DDP over NCCL beside ddp_hook: " + (f"skipped: {ddp['skipped']}" if "skipped" in ddp else f"plain over hook {of(ddp['plain_over_hook'], '')}"))
+    return lines
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

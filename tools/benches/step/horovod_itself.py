@@ -32,17 +32,17 @@ def rendezvous(interface: str) -> Any:
     addresses: list[str] = [""] * size
     dist.all_gather_object(addresses, own_address())
     slots = [SlotInfo(hostname=address, rank=one, local_rank=0, cross_rank=one, size=size, local_size=1, cross_size=size) for one, address in enumerate(addresses)]
-    server, told = None, [0]
+    server, port = None, [0]
     if rank == 0:
         server = RendezvousServer()
-        told = [server.start()]
+        port = [server.start()]
         server.init(slots)
-    dist.broadcast_object_list(told, 0)
+    dist.broadcast_object_list(port, 0)
     mine = slots[rank]
     os.environ |= {
         "HOROVOD_HOSTNAME": mine.hostname, "HOROVOD_RANK": str(rank), "HOROVOD_SIZE": str(size), "HOROVOD_LOCAL_RANK": "0", "HOROVOD_LOCAL_SIZE": "1",
         "HOROVOD_CROSS_RANK": str(rank), "HOROVOD_CROSS_SIZE": str(size), "HOROVOD_GLOO_RENDEZVOUS_ADDR": os.environ["MASTER_ADDR"],
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(told[0]), "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_GLOO_IFACE": interface,
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port[0]), "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_GLOO_IFACE": interface,
     }  # fmt: skip
     return server
 

@@ -140,8 +140,8 @@ def measure(options: argparse.Namespace, plugins: Path, command: str) -> list[ta
             print(f"[bench] step: {cell.model}, {cell.ranks} hosts at {link.words}: {', '.join(names)}", file=sys.stderr)
             with link.hosts(cell.ranks) as hosts:
                 figures = launch(hosts, cell, names, options, plugins)
-                if told := hosts.told():
-                    print(f"[bench] step: {told}", file=sys.stderr)
+                if text := hosts.report_text():
+                    print(f"[bench] step: {text}", file=sys.stderr)
             fixed = {"model": cell.model, "bandwidth": cell.link, "ranks": cell.ranks, "backward_ms": cell.backward_ms, "date": date[:10], "run": date, "command": command}
             new = [record for record in records_of(figures, fixed) if record["contestant"] in missing]
             missing = [name for name in missing if name not in names]

@@ -59,8 +59,8 @@ def test_a_step_with_backward_is_held_against_the_longer_of_backward_and_exchang
 
 
 def test_cpu_seconds_are_counted_in_copies_of_the_same_step():
-    told = record("topk-residual", [100.0, 100.0], [1300.0] * 2, cpu_s=[0.048, 0.096], copy_cpu_s=[0.02, 0.04])
-    assert table.copies(told) == 2.4 and table.goals(told, []) == ">= 13 x ddp: 13; <= 2.4 copies: 2.4"
+    measured = record("topk-residual", [100.0, 100.0], [1300.0] * 2, cpu_s=[0.048, 0.096], copy_cpu_s=[0.02, 0.04])
+    assert table.copies(measured) == 2.4 and table.goals(measured, []) == ">= 13 x ddp: 13; <= 2.4 copies: 2.4"
     assert table.copies(record("topk-residual", [100.0], [1300.0])) is None
     assert table.copies(record("topk-residual", [100.0], [1300.0], cpu_s=[0.048], copy_cpu_s=[0.0])) is None
 
@@ -96,7 +96,7 @@ def test_a_cell_that_the_file_holds_is_not_measured_again(tmp_path, monkeypatch)
             self.count = count
             return contextlib.nullcontext(self)
 
-        def told(self):
+        def report_text(self):
             return ""
 
     def launch(hosts, cell, names, options, plugins):

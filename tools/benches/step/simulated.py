@@ -37,8 +37,8 @@ def words(model: str, hosts: int, link: str) -> list[str]:
 def cell(model: str, hosts: int, link: str, program: Path, run: Run = ask) -> dict[str, Any]:
     """Milliseconds of a step by scheme, with null where nothing can be predicted."""
     _, *arguments = words(model, hosts, link)
-    told = json.loads(run([str(program), *(str(CONF.parent / word) if word.startswith("conf/") else word for word in arguments)]))
-    return {"model": model, "hosts": hosts, "link": link, "step_ms": {one["name"]: one["step_ms"] for one in told["schemes"]}}
+    answer = json.loads(run([str(program), *(str(CONF.parent / word) if word.startswith("conf/") else word for word in arguments)]))
+    return {"model": model, "hosts": hosts, "link": link, "step_ms": {one["name"]: one["step_ms"] for one in answer["schemes"]}}
 
 
 def simulate(file: Path, program: Path, tell: Callable[[str], None]) -> None:
@@ -56,10 +56,10 @@ def times(dense_ms: float, step_ms: float | None) -> str:
     return "-" if step_ms is None else f"{dense_ms / step_ms:.2f}"
 
 
-def markdown(told: Mapping[str, Any]) -> str:
+def markdown(answer: Mapping[str, Any]) -> str:
     """A table per link: dense, and how many times as fast each scheme is. The best of a row is bold where that is not dense."""
     parts = []
-    cells: Sequence[Mapping[str, Any]] = told["cells"]
+    cells: Sequence[Mapping[str, Any]] = answer["cells"]
     for link in dict.fromkeys(one["link"] for one in cells):
         head = ("model", "ranks", "dense, ms", *SCHEMES)
         lines = [f"### Simulated: {rate_words(link)}, one rank per host", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
@@ -73,5 +73,5 @@ def markdown(told: Mapping[str, Any]) -> str:
                 lines.append(f"| {one['model']} | {one['hosts']} | {dense:.0f} | {' | '.join(figures)} |")
         parts.append("\n".join(lines))
     example = " ".join(words(*(cells[0][name] for name in ("model", "hosts", "link"))))
-    parts.append(f"Predicted on {told['date']} with `tools/bench step --simulate`, which asks for each row, as for the first, `{example}`.")
+    parts.append(f"Predicted on {answer['date']} with `tools/bench step --simulate`, which asks for each row, as for the first, `{example}`.")
     return "\n\n".join(parts)

@@ -110,23 +110,23 @@ def goals(record: Record, records: Sequence[Record]) -> str:
     if record["backward_ms"]:
         over = over_bound(record, records)
         return "" if over is None else f"<= {MOST_OVER_BOUND:.2f} x bound: {words_of(over, 0, MOST_OVER_BOUND)}"
-    told, (name, link) = [speed_goal(record, records)], (record["contestant"], record["bandwidth"])
+    verdicts, (name, link) = [speed_goal(record, records)], (record["contestant"], record["bandwidth"])
     if name == CHOOSER:
-        told = choice_goals(record, [one for one in records if one["run"] == record["run"] and one["contestant"] not in (REFERENCE, CHOOSER)])
+        verdicts = choice_goals(record, [one for one in records if one["run"] == record["run"] and one["contestant"] not in (REFERENCE, CHOOSER)])
     computed = copies(record)
     if link == "1gbit" and name in MOST_COPIES and computed is not None:
-        told.append(f"<= {MOST_COPIES[name]:g} copies: {words_of(computed, 0, MOST_COPIES[name])}")
-    return "; ".join(filter(None, told))
+        verdicts.append(f"<= {MOST_COPIES[name]:g} copies: {words_of(computed, 0, MOST_COPIES[name])}")
+    return "; ".join(filter(None, verdicts))
 
 
 def choice_goals(record: Record, beside: Sequence[Record]) -> list[str]:
-    told = []
+    verdicts = []
     best = min(beside, key=lambda one: statistics.median(one["step_ms"]), default=None)
     dense = next((one for one in beside if one["contestant"] == DENSE), None)
     for least, other, words in ((NEAR_BEST, best, "the best of its ways"), (NEAR_DENSE, dense, "dense")):
         if other:
-            told.append(f">= {least:g} x {words}: {words_of(statistics.median(times_as_fast(record, other)), least, float('inf'))}")
-    return told
+            verdicts.append(f">= {least:g} x {words}: {words_of(statistics.median(times_as_fast(record, other)), least, float('inf'))}")
+    return verdicts
 
 
 def speed_goal(record: Record, records: Sequence[Record]) -> str:

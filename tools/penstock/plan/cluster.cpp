@@ -35,8 +35,8 @@ void volume_of(const CollectiveInstance* by, uint32_t pattern, uint32_t hosts,
     penstock_volume* const volumes[] = {&within, &between};
     const Status status =
         from_c(by->table()->volume(by->self(), pattern, hosts, ranks_per_host, bytes, volumes));
-    const double told = within.bytes + between.bytes + within.startups + between.startups;
-    if (status.ok() && std::isfinite(told) && told >= 0) return;
+    const double reported = within.bytes + between.bytes + within.startups + between.startups;
+    if (status.ok() && std::isfinite(reported) && reported >= 0) return;
   }
   sdk::direct_volume(pattern, hosts, ranks_per_host, bytes, within, between);
 }

@@ -81,12 +81,12 @@ Status tell_programs(const PlanOptions& options, const ModelProfile& profile) {
   PENSTOCK_ASSIGN(Prediction outcome, rehearsal.run(cluster, costs, ready_times(profile, cluster)));
   auto programs = Programs::make(file, profile, cluster, rehearsal, outcome.plan);
   PENSTOCK_TRY(programs.status().with_context(file.name));
-  Predicted told{&profile, &schemes, cluster, costs.about, {}, 0, 0, {}};
-  told.outcomes.push_back(std::move(outcome));
+  Predicted predicted{&profile, &schemes, cluster, costs.about, {}, 0, 0, {}};
+  predicted.outcomes.push_back(std::move(outcome));
   if (options.json)
-    print_json(json_of(told, *programs.value()));
+    print_json(json_of(predicted, *programs.value()));
   else
-    print(text_of(told, *programs.value()));
+    print(text_of(predicted, *programs.value()));
   return {};
 }
 
@@ -105,19 +105,19 @@ Status tell(PlanOptions options) {
   PENSTOCK_ASSIGN(const CostTable costs, costs_of(options, schemes));
 
   Study study(schemes, profile, costs, options.worth);
-  Predicted told{&profile, &schemes, options.cluster, costs.about, {}, 0, options.worth, {}};
-  PENSTOCK_ASSIGN(told.outcomes, study.at(options.cluster));
-  told.best = study.best(told.outcomes);
+  Predicted predicted{&profile, &schemes, options.cluster, costs.about, {}, 0, options.worth, {}};
+  PENSTOCK_ASSIGN(predicted.outcomes, study.at(options.cluster));
+  predicted.best = study.best(predicted.outcomes);
   for (const SweepRange& range : ranges) {
-    PENSTOCK_ASSIGN(told.sweeps.emplace_back(), sweep(study, options.cluster, range));
+    PENSTOCK_ASSIGN(predicted.sweeps.emplace_back(), sweep(study, options.cluster, range));
   }
   if (options.json)
-    print_json(json_of(told));
+    print_json(json_of(predicted));
   else
-    print(text_of(told));
-  if (!options.html.empty()) PENSTOCK_TRY(write_file(options.html, page_of(told)));
+    print(text_of(predicted));
+  if (!options.html.empty()) PENSTOCK_TRY(write_file(options.html, page_of(predicted)));
   if (options.trace.empty()) return {};
-  return write_file(options.trace, chrome_trace(schemes, told.outcomes, profile)
+  return write_file(options.trace, chrome_trace(schemes, predicted.outcomes, profile)
                                        .dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 

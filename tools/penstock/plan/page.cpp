@@ -40,19 +40,19 @@ svg text { fill: var(--soft); } svg .name { fill: var(--ink); }
 .curve { fill: none; stroke-width: 2; } .loser { fill: none; stroke: var(--line); stroke-width: 1; }
 )";
 
-std::string table_of(const Predicted& told) {
+std::string table_of(const Predicted& predicted) {
   std::string rows;
-  for (const size_t i : told.by_speed()) {
-    const Prediction& outcome = told.outcomes[i];
-    rows += fmt::format("<tr><td>{}</td>", escaped(told.name(i)));
+  for (const size_t i : predicted.by_speed()) {
+    const Prediction& outcome = predicted.outcomes[i];
+    rows += fmt::format("<tr><td>{}</td>", escaped(predicted.name(i)));
     if (outcome.open)
       rows += "<td colspan=\"7\">depends on values</td>";
     else
       rows += fmt::format(
           "<td>{}</td><td>{:.2f} ×</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
-          time_text(outcome.step_us), told.against_dense(outcome), time_text(outcome.exposed_us),
-          time_text(outcome.encode_us), time_text(outcome.exchange_us),
-          time_text(outcome.decode_us), bytes_text(outcome.bytes));
+          time_text(outcome.step_us), predicted.against_dense(outcome),
+          time_text(outcome.exposed_us), time_text(outcome.encode_us),
+          time_text(outcome.exchange_us), time_text(outcome.decode_us), bytes_text(outcome.bytes));
     rows += "</tr>\n";
   }
   return "<div class=\"wide\"><table>\n<tr><th>scheme</th><th>step</th><th>against dense</th>"
@@ -62,10 +62,10 @@ std::string table_of(const Predicted& told) {
 }
 
 // The schemes whose timelines are drawn: the dense reference and the fastest schemes.
-std::vector<size_t> drawn(const Predicted& told) {
+std::vector<size_t> drawn(const Predicted& predicted) {
   std::vector<size_t> chosen{0};
-  for (const size_t i : told.by_speed())
-    if (i != 0 && !told.outcomes[i].open && chosen.size() <= kTimelines) chosen.push_back(i);
+  for (const size_t i : predicted.by_speed())
+    if (i != 0 && !predicted.outcomes[i].open && chosen.size() <= kTimelines) chosen.push_back(i);
   return chosen;
 }
 
@@ -123,9 +123,9 @@ void draw_spans(const std::vector<Span>& spans, const Scale& time, Drawing& draw
   }
 }
 
-std::string timeline_of(const Predicted& told, size_t scheme, double end_us) {
+std::string timeline_of(const Predicted& predicted, size_t scheme, double end_us) {
   const double height = kLane * kLanes + kAxis;
-  const std::vector<Span> spans = spans_of(told.outcomes[scheme], *told.profile);
+  const std::vector<Span> spans = spans_of(predicted.outcomes[scheme], *predicted.profile);
   const bool is_cut = end_of(spans) > end_us;
   const Scale time{0, end_us, kLeft, kWidth - kRight, false};
   Drawing drawing(kWidth, height);
@@ -137,28 +137,28 @@ std::string timeline_of(const Predicted& told, size_t scheme, double end_us) {
     drawing.text("name", kLeft - 8, kLane * (double(lane) + 0.7), "end", kLaneNames[lane]);
   draw_spans(spans, time, drawing);
   if (is_cut) drawing.line("cross", kWidth - kRight, 0, kWidth - kRight, kLane * kLanes);
-  return fmt::format("<h3>{}: {} a step{}</h3>\n{}", escaped(told.name(scheme)),
-                     time_text(told.outcomes[scheme].step_us),
+  return fmt::format("<h3>{}: {} a step{}</h3>\n{}", escaped(predicted.name(scheme)),
+                     time_text(predicted.outcomes[scheme].step_us),
                      is_cut ? fmt::format(", of which {} are drawn", time_text(end_us)) : "",
                      drawing.svg());
 }
 
-std::string timelines_of(const Predicted& told) {
+std::string timelines_of(const Predicted& predicted) {
   std::string text =
       "<h2>Timelines</h2>\n<p>From the start of backward: dense, and the fastest schemes. All "
       "timelines have one scale; a timeline that is more than twice as long as the fastest is cut "
       "off. Spans that are too short to be drawn alone share a low box; its height is the share of "
       "its width that is busy. Point at a box for its bucket and times.</p>\n";
-  const std::vector<size_t> chosen = drawn(told);
+  const std::vector<size_t> chosen = drawn(predicted);
   double fastest_us = HUGE_VAL, longest_us = 0;
   for (const size_t scheme : chosen) {
-    const double end_us = end_of(spans_of(told.outcomes[scheme], *told.profile));
+    const double end_us = end_of(spans_of(predicted.outcomes[scheme], *predicted.profile));
     if (end_us > 0) fastest_us = std::min(fastest_us, end_us);
     longest_us = std::max(longest_us, end_us);
   }
   // Draw an axis even if no scheme takes any time.
   const double end_us = longest_us > 0 ? std::min(longest_us, kLongest * fastest_us) : 1;
-  for (const size_t scheme : chosen) text += timeline_of(told, scheme, end_us);
+  for (const size_t scheme : chosen) text += timeline_of(predicted, scheme, end_us);
   return text;
 }
 
@@ -181,7 +181,7 @@ std::vector<size_t> winners_of(const Sweep& sweep) {
   return winners;
 }
 
-void draw_curves(const Predicted& told, const Sweep& sweep, const std::vector<size_t>& winners,
+void draw_curves(const Predicted& predicted, const Sweep& sweep, const std::vector<size_t>& winners,
                  const Scale& x, const Scale& y, Drawing& drawing) {
   const auto curve = [&](size_t scheme) {
     std::vector<std::pair<double, double>> points;
@@ -189,22 +189,22 @@ void draw_curves(const Predicted& told, const Sweep& sweep, const std::vector<si
       points.emplace_back(x(point.at), y(point.step_us[scheme]));
     return points;
   };
-  for (size_t i = 0; i < told.outcomes.size(); ++i)
-    if (!told.outcomes[i].open) drawing.curve("loser", "", curve(i), told.name(i));
+  for (size_t i = 0; i < predicted.outcomes.size(); ++i)
+    if (!predicted.outcomes[i].open) drawing.curve("loser", "", curve(i), predicted.name(i));
   for (size_t i = 0; i < winners.size(); ++i)
-    drawing.curve("curve", colour(i), curve(winners[i]), told.name(winners[i]));
+    drawing.curve("curve", colour(i), curve(winners[i]), predicted.name(winners[i]));
 }
 
 // Draws a strip above the curves that shows the best scheme at each place.
-void draw_strip(const Predicted& told, const Sweep& sweep, const std::vector<size_t>& winners,
+void draw_strip(const Predicted& predicted, const Sweep& sweep, const std::vector<size_t>& winners,
                 const Scale& x, double bottom, Drawing& drawing) {
   double from = sweep.points.front().at;
   size_t best = sweep.points.front().best;
   const auto close = [&](double to) {
     const auto number = std::find(winners.begin(), winners.end(), best) - winners.begin();
     const double left = x(from), width = std::max(1.0, x(to) - left);
-    drawing.filled_box(colour(size_t(number)), left, 18, width, 10, told.name(best));
-    if (width > 70) drawing.text("name", left + width / 2, 13, "middle", told.name(best));
+    drawing.filled_box(colour(size_t(number)), left, 18, width, 10, predicted.name(best));
+    if (width > 70) drawing.text("name", left + width / 2, 13, "middle", predicted.name(best));
   };
   for (const Crossover& crossover : sweep.crossovers) {
     close(crossover.at);
@@ -215,13 +215,13 @@ void draw_strip(const Predicted& told, const Sweep& sweep, const std::vector<siz
   close(sweep.points.back().at);
 }
 
-std::string sweep_of(const Predicted& told, const Sweep& sweep) {
+std::string sweep_of(const Predicted& predicted, const Sweep& sweep) {
   constexpr double kWidth = 1040, kHeight = 420, kLeft = 62, kTop = 34, kBottom = 380;
   constexpr double kRight = kWidth - 170;
   double least = 1e300, most = 0;
   for (const SweepPoint& point : sweep.points)
     for (size_t i = 0; i < point.step_us.size(); ++i)
-      if (!told.outcomes[i].open) {
+      if (!predicted.outcomes[i].open) {
         least = std::min(least, point.step_us[i]);
         most = std::max(most, point.step_us[i]);
       }
@@ -237,35 +237,35 @@ std::string sweep_of(const Predicted& told, const Sweep& sweep) {
                  sweep.range.what == SweptFor::ranks ? fmt::format("{:.0f}", point.at)
                                                      : short_rate(point.at));
   const std::vector<size_t> winners = winners_of(sweep);
-  draw_curves(told, sweep, winners, x, y, drawing);
-  draw_strip(told, sweep, winners, x, kBottom, drawing);
+  draw_curves(predicted, sweep, winners, x, y, drawing);
+  draw_strip(predicted, sweep, winners, x, kBottom, drawing);
   for (size_t i = 0; i < winners.size(); ++i) {
     const double at = kTop + 14 + 17 * double(i);
-    drawing.filled_box(colour(i), kRight + 14, at - 9, 12, 10, told.name(winners[i]));
-    drawing.text("name", kRight + 32, at, "start", told.name(winners[i]));
+    drawing.filled_box(colour(i), kRight + 14, at - 9, 12, 10, predicted.name(winners[i]));
+    drawing.text("name", kRight + 32, at, "start", predicted.name(winners[i]));
   }
   return fmt::format(
       "<h2>Over {}</h2>\n<p class=\"verdict\">Best {}: {}.</p>\n{}<p>Time of a step; the names "
       "above the curves are the fastest schemes. Grey: schemes that are fastest nowhere.</p>\n",
-      sweep.range.name(), kPerStep, escaped(best_over(told, sweep)), drawing.svg());
+      sweep.range.name(), kPerStep, escaped(best_over(predicted, sweep)), drawing.svg());
 }
 
 }  // namespace
 
-std::string page_of(const Predicted& told) {
+std::string page_of(const Predicted& predicted) {
   std::string facts;
-  for (const auto& [name, sentence] : premises(told))
+  for (const auto& [name, sentence] : premises(predicted))
     facts += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escaped(name), escaped(sentence));
   std::string sweeps;
-  for (const Sweep& sweep : told.sweeps) sweeps += sweep_of(told, sweep);
+  for (const Sweep& sweep : predicted.sweeps) sweeps += sweep_of(predicted, sweep);
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
       "<title>penstock plan: {0}</title>\n<style>{1}</style>\n</head>\n<body>\n"
       "<h1>A step of {0}, predicted</h1>\n<dl>\n{2}</dl>\n<p class=\"verdict\">{3}</p>\n{4}{5}{6}"
       "</body>\n</html>\n",
-      escaped(told.profile->name), kStyle, facts, escaped(verdict(told)), table_of(told), sweeps,
-      timelines_of(told));
+      escaped(predicted.profile->name), kStyle, facts, escaped(verdict(predicted)),
+      table_of(predicted), sweeps, timelines_of(predicted));
 }
 
 }  // namespace penstock::command

@@ -39,9 +39,9 @@ std::string cluster_text(const Cluster& cluster) {
   return text;
 }
 
-Json premises_json(const Predicted& told) {
-  const ModelProfile& profile = *told.profile;
-  const Cluster& cluster = told.cluster;
+Json premises_json(const Predicted& predicted) {
+  const ModelProfile& profile = *predicted.profile;
+  const Cluster& cluster = predicted.cluster;
   return {{"model",
            {{"name", profile.name},
             {"about", profile.about},
@@ -60,39 +60,39 @@ Json premises_json(const Predicted& told) {
             {"straggler", cluster.straggler},
             {"jitter", cluster.jitter},
             {"seed", cluster.seed}}},
-          {"costs", told.costs}};
+          {"costs", predicted.costs}};
 }
 
-Json json_of(const Predicted& told, const Sweep& sweep) {
+Json json_of(const Predicted& predicted, const Sweep& sweep) {
   Json points = Json::array(), crossovers = Json::array();
   for (const SweepPoint& point : sweep.points) {
     Json steps = Json::object();
     for (size_t i = 0; i < point.step_us.size(); ++i)
-      if (!told.outcomes[i].open) steps[told.name(i)] = point.step_us[i] / 1000;
-    points.push_back({{"at", point.at}, {"best", told.name(point.best)}, {"step_ms", steps}});
+      if (!predicted.outcomes[i].open) steps[predicted.name(i)] = point.step_us[i] / 1000;
+    points.push_back({{"at", point.at}, {"best", predicted.name(point.best)}, {"step_ms", steps}});
   }
   for (const Crossover& crossover : sweep.crossovers)
     crossovers.push_back({{"at", crossover.at},
-                          {"from", told.name(crossover.from)},
-                          {"to", told.name(crossover.to)}});
+                          {"from", predicted.name(crossover.from)},
+                          {"to", predicted.name(crossover.to)}});
   return {{"over", sweep.range.name()}, {"points", points}, {"crossovers", crossovers}};
 }
 
-std::string premises_text(const Predicted& told) {
+std::string premises_text(const Predicted& predicted) {
   std::string text;
-  for (const auto& [name, sentence] : premises(told))
+  for (const auto& [name, sentence] : premises(predicted))
     text += fmt::format("{:<9}{}\n", name, sentence);
   return text;
 }
 
-std::string sweep_text(const Predicted& told, const Sweep& sweep) {
+std::string sweep_text(const Predicted& predicted, const Sweep& sweep) {
   Table table({sweep.range.what == SweptFor::ranks ? "RANKS" : "LINK", "BEST", "STEP", "DENSE STEP",
                "AGAINST DENSE"});
   for (const SweepPoint& point : sweep.points)
-    table.add({place_text(sweep.range.what, point.at), told.name(point.best),
+    table.add({place_text(sweep.range.what, point.at), predicted.name(point.best),
                time_text(point.step_us[point.best]), time_text(point.step_us.front()),
                times_text(Predicted::ratio(point.step_us.front(), point.step_us[point.best]))});
-  return table.text() + "\n" + verdict(told, sweep);
+  return table.text() + "\n" + verdict(predicted, sweep);
 }
 
 }  // namespace
@@ -113,18 +113,18 @@ std::vector<size_t> Predicted::by_speed() const {
   return order;
 }
 
-std::vector<std::pair<std::string, std::string>> premises(const Predicted& told) {
-  const ModelProfile& profile = *told.profile;
+std::vector<std::pair<std::string, std::string>> premises(const Predicted& predicted) {
+  const ModelProfile& profile = *predicted.profile;
   std::vector<std::pair<std::string, std::string>> lines{
       {"model", fmt::format("{}: {} gradients, {} parameters, {}; forward {}, backward {}",
                             profile.name, profile.gradients.size(), grouped(profile.parameters()),
                             bytes_text(4.0 * double(profile.parameters())),
                             time_text(profile.whole_forward_us), time_text(profile.backward_us))},
       {"from", profile.about},
-      {"cluster", cluster_text(told.cluster)},
-      {"costs", "of encoding and decoding: " + told.costs}};
+      {"cluster", cluster_text(predicted.cluster)},
+      {"costs", "of encoding and decoding: " + predicted.costs}};
   std::set<std::string> missing;
-  for (const Prediction& outcome : told.outcomes)
+  for (const Prediction& outcome : predicted.outcomes)
     missing.insert(outcome.without_cost.begin(), outcome.without_cost.end());
   if (!missing.empty())
     lines.push_back({"free", fmt::format("{} counted as costing nothing: no table has their times; "
@@ -133,24 +133,27 @@ std::vector<std::pair<std::string, std::string>> premises(const Predicted& told)
   return lines;
 }
 
-std::string verdict(const Predicted& told) {
+std::string verdict(const Predicted& predicted) {
   const auto as_fast = [&](size_t scheme) {
-    return fmt::format("{:.2f} times as fast as dense", told.against_dense(told.outcomes[scheme]));
+    return fmt::format("{:.2f} times as fast as dense",
+                       predicted.against_dense(predicted.outcomes[scheme]));
   };
-  if (told.outcomes[told.best].compresses)
-    return fmt::format("Best is {}: {} {}.", told.name(told.best), as_fast(told.best), kPerStep);
-  std::string text = fmt::format("Do not compress: best is {}", told.name(told.best));
-  if (told.best != 0) text += fmt::format(", {}", as_fast(told.best));
-  const size_t compressed = fastest(told.outcomes, true);
-  if (compressed != told.outcomes.size())
-    text += fmt::format("; {}, {}, does not save {:g} % of its step", told.name(compressed),
-                        as_fast(compressed), 100 * told.worth);
+  if (predicted.outcomes[predicted.best].compresses)
+    return fmt::format("Best is {}: {} {}.", predicted.name(predicted.best),
+                       as_fast(predicted.best), kPerStep);
+  std::string text = fmt::format("Do not compress: best is {}", predicted.name(predicted.best));
+  if (predicted.best != 0) text += fmt::format(", {}", as_fast(predicted.best));
+  const size_t compressed = fastest(predicted.outcomes, true);
+  if (compressed != predicted.outcomes.size())
+    text += fmt::format("; {}, {}, does not save {:g} % of its step", predicted.name(compressed),
+                        as_fast(compressed), 100 * predicted.worth);
   return text + fmt::format(" ({}).", kPerStep);
 }
 
-std::string best_over(const Predicted& told, const Sweep& sweep) {
+std::string best_over(const Predicted& predicted, const Sweep& sweep) {
   const auto called = [&](size_t scheme) {
-    return told.name(scheme) + (told.outcomes[scheme].compresses ? "" : " (do not compress)");
+    return predicted.name(scheme) +
+           (predicted.outcomes[scheme].compresses ? "" : " (do not compress)");
   };
   std::string text = called(sweep.points.front().best);
   for (const Crossover& crossover : sweep.crossovers)
@@ -159,40 +162,41 @@ std::string best_over(const Predicted& told, const Sweep& sweep) {
   return text;
 }
 
-std::string verdict(const Predicted& told, const Sweep& sweep) {
-  return fmt::format("Over {}, {}: {}.", sweep.range.name(), kPerStep, best_over(told, sweep));
+std::string verdict(const Predicted& predicted, const Sweep& sweep) {
+  return fmt::format("Over {}, {}: {}.", sweep.range.name(), kPerStep, best_over(predicted, sweep));
 }
 
-std::string text_of(const Predicted& told) {
-  std::string text = premises_text(told);
+std::string text_of(const Predicted& predicted) {
+  std::string text = premises_text(predicted);
   Table table({"SCHEME", "STEP", "AGAINST DENSE", "WAITS", "ENCODES", "EXCHANGES", "DECODES",
                "SENT PER RANK", "BUCKETS"});
-  for (const size_t i : told.by_speed()) {
-    const Prediction& outcome = told.outcomes[i];
+  for (const size_t i : predicted.by_speed()) {
+    const Prediction& outcome = predicted.outcomes[i];
     if (outcome.open) {
-      table.add({told.name(i), "depends on values"});
+      table.add({predicted.name(i), "depends on values"});
       continue;
     }
-    table.add({told.name(i), time_text(outcome.step_us), times_text(told.against_dense(outcome)),
-               time_text(outcome.exposed_us), time_text(outcome.encode_us),
-               time_text(outcome.exchange_us), time_text(outcome.decode_us),
-               bytes_text(outcome.bytes), fmt::format("{}", outcome.timeline.buckets.size())});
+    table.add({predicted.name(i), time_text(outcome.step_us),
+               times_text(predicted.against_dense(outcome)), time_text(outcome.exposed_us),
+               time_text(outcome.encode_us), time_text(outcome.exchange_us),
+               time_text(outcome.decode_us), bytes_text(outcome.bytes),
+               fmt::format("{}", outcome.timeline.buckets.size())});
   }
-  text += "\n" + table.text() + "\n\n" + verdict(told);
-  for (const Sweep& sweep : told.sweeps) text += "\n\n" + sweep_text(told, sweep);
+  text += "\n" + table.text() + "\n\n" + verdict(predicted);
+  for (const Sweep& sweep : predicted.sweeps) text += "\n\n" + sweep_text(predicted, sweep);
   return text;
 }
 
-Json json_of(const Predicted& told) {
+Json json_of(const Predicted& predicted) {
   Json schemes = Json::array(), sweeps = Json::array();
-  for (size_t i = 0; i < told.outcomes.size(); ++i) {
-    const Prediction& outcome = told.outcomes[i];
+  for (size_t i = 0; i < predicted.outcomes.size(); ++i) {
+    const Prediction& outcome = predicted.outcomes[i];
     const auto known = [&](double value) { return outcome.open ? Json(nullptr) : Json(value); };
-    schemes.push_back({{"name", told.name(i)},
+    schemes.push_back({{"name", predicted.name(i)},
                        {"compresses", outcome.compresses},
                        {"depends_on_values", outcome.open},
                        {"step_ms", known(outcome.step_us / 1000)},
-                       {"against_dense", known(told.against_dense(outcome))},
+                       {"against_dense", known(predicted.against_dense(outcome))},
                        {"exposed_ms", known(outcome.exposed_us / 1000)},
                        {"encode_ms", known(outcome.encode_us / 1000)},
                        {"exchange_ms", known(outcome.exchange_us / 1000)},
@@ -202,33 +206,33 @@ Json json_of(const Predicted& told) {
                        {"without_cost", outcome.without_cost},
                        {"explanation", outcome.explanation}});
   }
-  for (const Sweep& sweep : told.sweeps) sweeps.push_back(json_of(told, sweep));
-  Json json = premises_json(told);
+  for (const Sweep& sweep : predicted.sweeps) sweeps.push_back(json_of(predicted, sweep));
+  Json json = premises_json(predicted);
   json["schemes"] = schemes;
-  json["best"] = {{"scheme", told.name(told.best)},
-                  {"compress", told.outcomes[told.best].compresses},
-                  {"against_dense", told.against_dense(told.outcomes[told.best])},
-                  {"worth", told.worth}};
+  json["best"] = {{"scheme", predicted.name(predicted.best)},
+                  {"compress", predicted.outcomes[predicted.best].compresses},
+                  {"against_dense", predicted.against_dense(predicted.outcomes[predicted.best])},
+                  {"worth", predicted.worth}};
   json["sweeps"] = sweeps;
   return json;
 }
 
-std::string text_of(const Predicted& told, const Programs& programs) {
-  const SchemeFile& file = told.schemes->back();
+std::string text_of(const Predicted& predicted, const Programs& programs) {
+  const SchemeFile& file = predicted.schemes->back();
   const Scheme& scheme = file.scheme;
   std::string collective = scheme.collective;
   if (!scheme.transport.empty()) collective += " over " + scheme.transport;
   return fmt::format(
       "{}scheme   {}: compressor {}, memory {}, collective {}, scheduler {}\n"
       "plan     {}\n\n{}",
-      premises_text(told), file.name, scheme.compressor, scheme.memory, collective,
-      scheme.scheduler, fmt::join(told.outcomes.front().explanation, "; "), programs.text());
+      premises_text(predicted), file.name, scheme.compressor, scheme.memory, collective,
+      scheme.scheduler, fmt::join(predicted.outcomes.front().explanation, "; "), programs.text());
 }
 
-Json json_of(const Predicted& told, const Programs& programs) {
-  Json json = premises_json(told);
-  json["scheme"] = told.schemes->back().name;
-  json["explanation"] = told.outcomes.front().explanation;
+Json json_of(const Predicted& predicted, const Programs& programs) {
+  Json json = premises_json(predicted);
+  json["scheme"] = predicted.schemes->back().name;
+  json["explanation"] = predicted.outcomes.front().explanation;
   json["buckets"] = programs.json();
   return json;
 }

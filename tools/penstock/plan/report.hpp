@@ -36,21 +36,21 @@ struct Predicted {
 inline constexpr const char* kPerStep = "per step, steps to a loss not counted";
 
 // Lines about the model, the cluster and the costs, each with a name and a sentence.
-std::vector<std::pair<std::string, std::string>> premises(const Predicted& told);
+std::vector<std::pair<std::string, std::string>> premises(const Predicted& predicted);
 // A sentence that names the scheme to take or advises not to compress.
-std::string verdict(const Predicted& told);
+std::string verdict(const Predicted& predicted);
 // "dgc; from 2.3 Gbit/s on dense (do not compress)".
-std::string best_over(const Predicted& told, const Sweep& sweep);
+std::string best_over(const Predicted& predicted, const Sweep& sweep);
 // best_over() as a sentence that names the swept quantity.
-std::string verdict(const Predicted& told, const Sweep& sweep);
+std::string verdict(const Predicted& predicted, const Sweep& sweep);
 
-std::string text_of(const Predicted& told);
-Json json_of(const Predicted& told);
+std::string text_of(const Predicted& predicted);
+Json json_of(const Predicted& predicted);
 // The report of a command that predicts one scheme, with the programs of its buckets.
-std::string text_of(const Predicted& told, const Programs& programs);
-Json json_of(const Predicted& told, const Programs& programs);
+std::string text_of(const Predicted& predicted, const Programs& programs);
+Json json_of(const Predicted& predicted, const Programs& programs);
 // An HTML page without scripts, other files or network access.
-std::string page_of(const Predicted& told);
+std::string page_of(const Predicted& predicted);
 
 // Writes microseconds for people: "52.9 ms", "1.31 s".
 std::string time_text(double us);

@@ -202,13 +202,14 @@ void Rehearsal::take_steps(const Cluster& cluster, const planning::ModelEntries&
   for (const std::vector<double>& ready_us : ready) {
     const planning::OwnedModel model = at(ready_us, cluster, entries);
     for (uint32_t phase = 0; phase < outcome.plan.period; ++phase) {
-      planning::Forecast told = planning::forecast(outcome.plan, model.model(), phase, exchange_of);
-      outcome.step_us += weight * (entries.forward_us + told.backward_end + told.exposed_us);
-      outcome.exposed_us += weight * told.exposed_us;
-      outcome.encode_us += weight * told.encode_us;
-      outcome.exchange_us += weight * told.exchange_us;
-      outcome.decode_us += weight * told.decode_us;
-      if (phase == 0 && &ready_us == &ready.front()) outcome.timeline = std::move(told);
+      planning::Forecast times =
+          planning::forecast(outcome.plan, model.model(), phase, exchange_of);
+      outcome.step_us += weight * (entries.forward_us + times.backward_end + times.exposed_us);
+      outcome.exposed_us += weight * times.exposed_us;
+      outcome.encode_us += weight * times.encode_us;
+      outcome.exchange_us += weight * times.exchange_us;
+      outcome.decode_us += weight * times.decode_us;
+      if (phase == 0 && &ready_us == &ready.front()) outcome.timeline = std::move(times);
     }
   }
   for (const Transports::Legs& each : legs)

@@ -18,10 +18,10 @@ std::string bucket_name(const planning::Bucket& bucket, uint64_t number,
 }
 
 // Adds the spans of backward: for each bucket a span that ends when the bucket is ready.
-void add_backward(const planning::Forecast& told, std::vector<Span>& spans) {
+void add_backward(const planning::Forecast& times, std::vector<Span>& spans) {
   std::vector<double> ends;
-  for (const planning::BucketTimes& bucket : told.buckets) ends.push_back(bucket.ready);
-  ends.push_back(told.backward_end);
+  for (const planning::BucketTimes& bucket : times.buckets) ends.push_back(bucket.ready);
+  ends.push_back(times.backward_end);
   std::sort(ends.begin(), ends.end());
   double start = 0;
   for (const double end : ends) {
@@ -33,20 +33,20 @@ void add_backward(const planning::Forecast& told, std::vector<Span>& spans) {
 }  // namespace
 
 std::vector<Span> spans_of(const Prediction& outcome, const ModelProfile& profile) {
-  const planning::Forecast& told = outcome.timeline;
+  const planning::Forecast& times = outcome.timeline;
   std::vector<Span> spans;
-  add_backward(told, spans);
+  add_backward(times, spans);
   uint64_t number = 0;
-  for (const planning::BucketTimes& times : told.buckets) {
+  for (const planning::BucketTimes& times : times.buckets) {
     const std::string name = bucket_name(outcome.plan.buckets[times.bucket], number++, profile);
     spans.push_back({Lane::encode, times.encode_start, times.encode_end, name});
     spans.push_back({Lane::exchange, times.exchange_start, times.exchange_end, name});
     spans.push_back({Lane::exchange, times.gather_start, times.gather_end, name});
     spans.push_back({Lane::decode, times.decode_start, times.decode_end, name});
   }
-  const double stall = told.exposed_us - (told.forward_start - told.backward_end);
-  spans.push_back({Lane::forward, told.forward_start,
-                   told.forward_start + outcome.forward_us + stall, "next forward"});
+  const double stall = times.exposed_us - (times.forward_start - times.backward_end);
+  spans.push_back({Lane::forward, times.forward_start,
+                   times.forward_start + outcome.forward_us + stall, "next forward"});
   std::erase_if(spans, [](const Span& span) { return span.end <= span.start; });
   std::stable_sort(spans.begin(), spans.end(),
                    [](const Span& a, const Span& b) { return a.lane < b.lane; });

@@ -82,8 +82,8 @@ std::vector<std::string> forwarded_variables() {
 
 std::string program_to_run(const std::string& name) {
   if (name != "python" && name != "python3") return name;
-  const char* told = std::getenv("PENSTOCK_PYTHON");
-  if (told != nullptr && *told != '\0') return told;
+  const char* named = std::getenv("PENSTOCK_PYTHON");
+  if (named != nullptr && *named != '\0') return named;
   const char* active = std::getenv("VIRTUAL_ENV");
   if (active != nullptr && *active != '\0') return name;
   namespace fs = std::filesystem;

@@ -154,12 +154,12 @@ bool RunOutcome::followed(const Rank& rank) const {
 
 const RunOutcome::Rank* RunOutcome::first_failed() const {
   const auto by_signal = [](const Rank& rank) { return rank.status.value_or(128) >= 128; };
-  const auto told = [](const Rank& rank) {
+  const auto began = [](const Rank& rank) {
     return rank.trouble == Clock::time_point{} ? *rank.over : rank.trouble;
   };
   // A rank's error about another rank counts more than the order in which reports arrived.
   const auto order = [&](const Rank& rank) {
-    return std::tuple(!by_signal(rank), followed(rank), told(rank));
+    return std::tuple(!by_signal(rank), followed(rank), began(rank));
   };
   const Rank* first = nullptr;
   for (const Rank& rank : ranks_)

@@ -125,10 +125,10 @@ class ProcessSetTable:
         name = f"penstock.process_sets.{self._n_changes}"
         self._n_changes += 1
         mine = json.dumps([action, ranks, bool(fault)])
-        told = self.runtime.gather_text(name, mine)
+        texts = self.runtime.gather_text(name, mine)
         if fault:
             raise ValueError(fault)
-        for rank, text in enumerate(told):
+        for rank, text in enumerate(texts):
             if text != mine:
                 other = json.loads(text)
                 raise HorovodInternalError(

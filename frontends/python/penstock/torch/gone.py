@@ -42,6 +42,6 @@ class Gone:
         kept = {self._group_of[place] for place in telling if not zero[place]}
         thrown = {self._group_of[place] for place in telling if zero[place]} - kept
         for place in self.doubtful:
-            told = self._was_zero is not None and not was_zero[place]
-            self.gone[place] = zero[place] and (told or self._group_of[place] in thrown)
+            was_cleared = self._was_zero is not None and not was_zero[place]
+            self.gone[place] = zero[place] and (was_cleared or self._group_of[place] in thrown)
         return self.gone

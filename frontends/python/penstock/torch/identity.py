@@ -50,9 +50,9 @@ class Identity:
             self._wait(lambda: store.add(f"{key}/came", 0) == self.size, key, timeout_s, warning_s)
             texts = [store.get(f"{key}/{rank}").decode() for rank in range(self.size)]
             store.set(f"{key}/all", json.dumps(texts))
-            store.add(f"{key}/told", 1)
+            store.add(f"{key}/sent", 1)
             return texts
-        self._wait(lambda: store.add(f"{key}/told", 0) == 1, key, timeout_s, warning_s)
+        self._wait(lambda: store.add(f"{key}/sent", 0) == 1, key, timeout_s, warning_s)
         return json.loads(store.get(f"{key}/all"))
 
     def _wait(
@@ -103,12 +103,12 @@ def of_default_group() -> Identity | None:
 def of_torchrun() -> Identity | None:
     """The identity that torchrun gave this process. None if torchrun has not started it together
     with other processes, if torchrun keeps no store, or if the user has named a port."""
-    told = os.environ
-    if told.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or "PENSTOCK_PORT" in told:
+    environment = os.environ
+    if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or "PENSTOCK_PORT" in environment:
         return None
     try:
-        rank, size, port = (int(told[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
-        host = told["MASTER_ADDR"]
+        rank, size, port = (int(environment[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+        host = environment["MASTER_ADDR"]
     except (KeyError, ValueError):
         return None  # the core reports the error in these variables
     if size == 1 or not dist.is_available():
@@ -124,17 +124,17 @@ def of_torchrun() -> Identity | None:
             "on all ranks"
         ) from error
     # Restarted ranks must not find the keys of the ranks before them.
-    life = told.get("TORCHELASTIC_RESTART_COUNT", "0")
+    life = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
     return Identity(dist.PrefixStore(f"penstock of life {life}", store), rank, size, "torchrun")
 
 
 def is_below_mpi() -> bool:
     """True if MPI's launcher has started this process, without a torchrun in between."""
-    told = os.environ
+    environment = os.environ
     # srun's own PMI sets the variables of other MPI implementations.
-    is_sruns = told.get("PMI_JOBID") == f"{told.get('SLURM_JOB_ID')}.{told.get('SLURM_STEP_ID')}"
-    is_any = "OMPI_COMM_WORLD_SIZE" in told or ("PMI_SIZE" in told and not is_sruns)
-    return is_any and "TORCHELASTIC_RUN_ID" not in told
+    is_sruns = environment.get("PMI_JOBID") == f"{environment.get('SLURM_JOB_ID')}.{environment.get('SLURM_STEP_ID')}"
+    is_any = "OMPI_COMM_WORLD_SIZE" in environment or ("PMI_SIZE" in environment and not is_sruns)
+    return is_any and "TORCHELASTIC_RUN_ID" not in environment
 
 
 def why_not(plugin: str) -> str:

@@ -332,8 +332,8 @@ class StepOutcome:
     def _tell_optimizer(self, numbers: Sequence[int], moment: int, gone: Gone | None) -> None:
         assert self._set is not None
         if self._agree is None:
-            told = None if gone is None else gone.read()
-            self._set.optimizer_step(numbers, moment, told)
+            is_gone_of = None if gone is None else gone.read()
+            self._set.optimizer_step(numbers, moment, is_gone_of)
             return
         # Other ranks may have zeros where this rank has none; asking them at every step would cost
         # too much.
@@ -344,19 +344,19 @@ class StepOutcome:
     def _tell_gone(self, gone: Gone) -> None:
         assert self._set is not None
         if self._agree is None:
-            told = gone.read()
-            never_used = [number for number in self._untold if told[number]]
+            is_gone_of = gone.read()
+            never_used = [number for number in self._untold if is_gone_of[number]]
         else:
             # True if all gradients that are not doubtful are gone.
             is_gone = gone.gone.count(True) + len(gone.doubtful) == len(gone.gone)
             if is_gone and gone.doubtful:
                 is_gone = self._agree(all(gone.is_zero()))
-            told = [is_gone] * self._set.n_gradients
-            never_used = list(range(len(told))) if is_gone and self._untold else []
+            is_gone_of = [is_gone] * self._set.n_gradients
+            never_used = list(range(len(is_gone_of))) if is_gone and self._untold else []
         if never_used:
             self._set.optimizer_step(never_used, c.OPTIMIZER_ENDS, [True] * len(never_used))
-        self._set.results_gone(told)
-        self._may_be_gone = not all(told)
+        self._set.results_gone(is_gone_of)
+        self._may_be_gone = not all(is_gone_of)
 
 
 def _remove(hooks: list[Any]) -> None:

@@ -88,9 +88,9 @@ def displace(parameters: Sequence[torch.Tensor], process_set: ProcessSet) -> Non
     if not alive:
         return
     name = f"penstock.displace.{alive[0].set.name}"
-    told = allgather_object([claim.open for claim in alive], name, process_set)
+    all_open = allgather_object([claim.open for claim in alive], name, process_set)
     for number, claim in enumerate(alive):
-        claim.give_way(any(opened[number] for opened in told))
+        claim.give_way(any(opened[number] for opened in all_open))
 
 
 def register(claim: Claim, parameters: Sequence[torch.Tensor]) -> None:

@@ -162,12 +162,12 @@ def _settle_world(table: ProcessSetTable, wanted: Sequence[sets.ProcessSet]) -> 
     fault = table.fault_of(wanted)
     asked = "refused" if fault else str([one.ranks for one in wanted])
     topology = table.runtime.topology
-    told = table.runtime.gather_text(
+    texts = table.runtime.gather_text(
         "penstock.init", json.dumps({"process_sets": asked, "local_size": topology.local_size})
     )
     if fault:
         raise ValueError(f"init got invalid process sets: {fault}")
-    everyone = [json.loads(text) for text in told]
+    everyone = [json.loads(text) for text in texts]
     for rank, other in enumerate(everyone):
         if other["process_sets"] != asked:
             raise HorovodInternalError(

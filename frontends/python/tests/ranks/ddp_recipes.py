@@ -77,13 +77,13 @@ def check_grad_scaler_with_infinities() -> None:
         optimizer = sgd(model)
         scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3)
         scales = []
-        told: list[bool] = []
+        ends: list[bool] = []
         for step in range(9):
             optimizer.zero_grad()
             scales.append(scaler.get_scale())
             if state is not None:
                 state.set_grad_scale(scaler.get_scale())
-                told = told if step != 1 else ends_of(state)
+                ends = ends if step != 1 else ends_of(state)
             x, y = batch(step)
             spoilt = float("inf") if step in (0, 4) and RANK == SIZE - 1 else 1.0
             scaler.scale(loss_of(ddp, x * spoilt, y)).backward()
@@ -93,7 +93,7 @@ def check_grad_scaler_with_infinities() -> None:
             scaler.update()
         assert min(scales) < 1024.0 < max(scales) * 2
         # As long as no optimizer was seen, the void buckets reported step 0.
-        assert state is None or told == [False, True, True, True, False, True, True, True], told
+        assert state is None or ends == [False, True, True, True, False, True, True, True], ends
 
     compare(training)
 
@@ -198,15 +198,15 @@ def check_complex_weights_get_the_mean_of_all_ranks() -> None:
 def check_accumulation_without_no_sync_counts_each_backward_as_applied() -> None:
     def training(ddp: Any, model: torch.nn.Module, state: PenstockState | None) -> None:
         optimizer = sgd(model)
-        told: list[bool] = []
+        ends: list[bool] = []
         for step in range(4):
             optimizer.zero_grad()
             for half in range(2):
                 loss_of(ddp, *batch(2 * step + half)).backward()
             optimizer.step()
             if step == 0 and state is not None:
-                told = ends_of(state)
-        assert state is None or told == [True] * 6, told
+                ends = ends_of(state)
+        assert state is None or ends == [True] * 6, ends
 
     compare(training)
 
@@ -255,22 +255,22 @@ def check_two_optimizers() -> None:
     def training(ddp: Any, model: torch.nn.Module, state: PenstockState | None) -> None:
         weights = torch.optim.Adam([p for p in model.parameters() if p.dim() > 1], lr=0.01)
         biases = torch.optim.SGD([p for p in model.parameters() if p.dim() == 1], lr=0.1)
-        told: list[bool] = []
+        ends: list[bool] = []
         for step in range(6):
             model.zero_grad()
             loss_of(ddp, *batch(step)).backward()
             biases.step()
             weights.step()
             if step == 0 and state is not None:
-                told = ends_of(state)
-        assert state is None or told == [True] * 5
+                ends = ends_of(state)
+        assert state is None or ends == [True] * 5
 
     compare(training, tolerance=1e-5)
 
 
 def check_parameters_changed_without_an_optimizer_of_torch() -> None:
     def training(ddp: Any, model: torch.nn.Module, state: PenstockState | None) -> None:
-        told: list[bool] = []
+        ends: list[bool] = []
         for step in range(5):
             model.zero_grad()
             loss_of(ddp, *batch(step)).backward()
@@ -278,10 +278,10 @@ def check_parameters_changed_without_an_optimizer_of_torch() -> None:
                 for p in model.parameters():
                     p -= 0.1 * p.grad
             if step == 0 and state is not None:
-                told = ends_of(state)
+                ends = ends_of(state)
             if step == 2 and state is not None:
                 state.step_end()
-        assert state is None or told == [True] * 4
+        assert state is None or ends == [True] * 4
 
     compare(training)
 

@@ -165,11 +165,11 @@ def check_what_a_loss_scaler_found_is_told_when_the_next_step_begins() -> None:
     parameters = [torch.nn.Parameter(device.tensor(shape)) for shape in SHAPES]
     addresses = [device.memory(shape) for shape in SHAPES]
     optimizer = wrap(parameters, TOPK)
-    told: list[int] = []
+    moments_seen: list[int] = []
     gradients = optimizer._exchange.set
     tell = gradients.optimizer_step
     gradients.optimizer_step = lambda gradients, moment, gone=None: (
-        told.append(moment),
+        moments_seen.append(moment),
         tell(gradients, moment, gone),
     )
     left_out = (False, True, False)
@@ -181,9 +181,9 @@ def check_what_a_loss_scaler_found_is_told_when_the_next_step_begins() -> None:
             Backward.apply(addresses, step, *parameters).backward()
             optimizer.found_inf = torch.tensor(float(found))  # as a scaler gives it, on the device
             optimizer.step()
-            assert told == moments[: 2 * step]
+            assert moments_seen == moments[: 2 * step]
         counted = optimizer.counters()
-        assert told == moments
+        assert moments_seen == moments
         assert (counted["steps"], counted["forgotten_steps"]) == (2, 1)
         # No stream waits for the runtime any more. The simulator would report such a wait as misuse
         # at the end of the runtime.

@@ -179,7 +179,7 @@ def check_a_scale_that_was_not_told_is_named_once_where_residuals_are_kept() -> 
         '[scheme]\ncompressor = "topk"\nmemory = "residual"\n'
         "[compressor.topk]\ndensity = 0.3\n"
     )
-    for told in (False, True):
+    for is_named in (False, True):
         model = make_model()
         optimizer: Any = hvd.DistributedOptimizer(
             torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), scheme=scheme
@@ -189,15 +189,15 @@ def check_a_scale_that_was_not_told_is_named_once_where_residuals_are_kept() -> 
             warnings.simplefilter("always")
             for step in range(3):
                 optimizer.zero_grad()
-                if told:
+                if is_named:
                     optimizer.set_grad_scale(scaler.get_scale())
                 loss = loss_of(model, *map(mine, make_batch(step, 4 * hvd.size())))
                 scaler.scale(loss).backward()
                 scaler.step(optimizer)
                 scaler.update()
         texts = [str(w.message) for w in caught]
-        assert len(texts) == (0 if told else 1), texts
-        assert told or "set_grad_scale" in texts[0]
+        assert len(texts) == (0 if is_named else 1), texts
+        assert is_named or "set_grad_scale" in texts[0]
         optimizer.close()
 
 
