@@ -35,6 +35,12 @@ def load(rounds: Rounds, saved: dict[str, Any]) -> None:
     anything changes."""
     header = _read_header(saved)
     expected = _header_of(rounds)
+    if bool(header.get("parameters")) != bool(rounds.fragments):
+        here, there = ("in", "outside") if rounds.fragments else ("outside", "in")
+        raise ValueError(
+            f"this rank is {here} the process set of LocalSteps, and the saved state belongs to a "
+            f"rank {there} the set; each rank loads the state that it saved"
+        )
     for name, value in expected.items():
         if name != "steps" and header.get(name) != value:
             raise ValueError(
