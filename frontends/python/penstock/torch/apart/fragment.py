@@ -177,6 +177,12 @@ class Fragment:
         own = values.to(anchor.dtype)
         values.copy_(own * mix + anchor.to(values.device) * (1 - mix))
 
+    @torch.no_grad()
+    def go_to_anchors(self) -> None:
+        """Makes the parameters equal to the anchors, frozen ones too."""
+        for parameter, anchor in zip(self._parameters, self.anchors):
+            values_of(parameter).copy_(anchor)
+
     def forget(self) -> None:
         """Throws an exchange under way away, on every rank: state and residuals are as before
         `start`."""

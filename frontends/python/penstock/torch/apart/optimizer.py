@@ -13,7 +13,7 @@ from penstock.common.process_sets import ProcessSet, global_process_set
 from penstock.common.rotation import Rotation
 from penstock.torch import loss_scaling, ownership, world
 from penstock.torch.adopted import adopt
-from penstock.torch.apart import saved
+from penstock.torch.apart import saved, shards
 from penstock.torch.apart.outer import OuterStep, outer_of
 from penstock.torch.apart.rounds import Rounds
 from penstock.torch.checks import Named, check_process_set, name_parameters
@@ -93,6 +93,14 @@ class _LocalSteps:
         parameters of that moment the next steps equal the steps after the save. Every rank must
         call it. ValueError if the arguments of LocalSteps or the model were others."""
         saved.load(self._rounds, state_dict)
+
+    def load_compression_shards(self, states: Iterable[dict[str, torch.Tensor]]) -> str:
+        """Restores the states that ``compression_state_dict()`` returned on all ranks of a run, in
+        the order of its ranks; that run may have had another number of ranks. Then the parameters
+        become the anchors, and what each rank had changed since its last exchange is lost: save
+        after ``synchronize()`` to lose nothing. Collective, with equal states on every rank.
+        Returns a line for each kind of state with its treatment."""
+        return shards.load_shards(self._rounds, states)
 
     def anchors(self) -> dict[str, torch.Tensor]:
         """Returns the anchors by the names of their parameters: the model that is equal on all

@@ -52,6 +52,7 @@ class Rounds:
         self.process_set = process_set
         self._on_device = any(parameter.is_cuda for _, parameter in named)
         self.steps = 0  # of the optimizer, since the parameters were equal to the first anchors
+        self.are_equal = True  # every parameter is equal to its anchor, on every rank
         self._is_checked = False  # the ranks have compared their anchors
         self._has_said_cause = False
         self._is_closed = False
@@ -122,10 +123,12 @@ class Rounds:
         )
         if landing is not None and landing.under_way:
             self._land(landing, self.mix)
+        self.are_equal = False
         if starting is not None:
             self._start(starting)
             if self.rotation.delay == 0:
                 self._land(starting, self.mix)
+                self.are_equal = len(self.fragments) == 1 and self.mix == 0
 
     def synchronize(self) -> None:
         """Ends all rounds now: every parameter is equal to its anchor, on every rank. The places of
@@ -137,6 +140,7 @@ class Rounds:
             self._start(fragment)
         for fragment in self.fragments:
             self._land(fragment, 0.0)
+        self.are_equal = True
 
     def _start(self, fragment: Fragment) -> None:
         world.current().say_first_round([one.set for one in self.fragments], self.rotation.every)
@@ -171,9 +175,11 @@ class Rounds:
         for fragment in self.fragments:
             fragment.forget()
 
-    def restored(self, steps: int) -> None:
-        """Notes that saved anchors have replaced the anchors, at this number of steps."""
+    def restored(self, steps: int, are_equal: bool) -> None:
+        """Notes that saved anchors have replaced the anchors, at this number of steps. are_equal:
+        the saved parameters were equal to them."""
         self.steps = steps
+        self.are_equal = are_equal
         self._is_checked = False
 
     def close(self) -> None:
