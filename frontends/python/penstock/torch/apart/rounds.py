@@ -63,6 +63,8 @@ class Rounds:
             members = members_of(process_set)
             self._names = [name for name, _ in named]
             self.fragments = [Fragment(part, outer, scheme, on_host, members) for part in parts]
+        else:
+            world.current().note_outside()
         _live.add(self)
 
     @property
