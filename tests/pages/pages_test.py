@@ -104,6 +104,11 @@ for _ in range(40):
 """
 CONTEXT["steps-apart-streaming"] = _APART
 CONTEXT["steps-apart-saving"] = _APART.replace("{block}", "optimizer = hvd.LocalSteps(inner, every=30)") + "{block}"
+CONTEXT["steps-apart-shards"] = CONTEXT["steps-apart-saving"].replace("{block}", """\
+saved = {**optimizer.state_dict(), **optimizer.compression_state_dict()}
+torch.save({"model": model.state_dict(), "optimizer": saved}, f"checkpoint-{hvd.rank()}.pt")
+hvd.barrier()
+{block}""")
 
 # The recipe, and a training of two steps that fails where the hook was not registered.
 CONTEXT["lightning"] = """\

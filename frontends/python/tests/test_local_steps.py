@@ -57,6 +57,16 @@ def test_ranks_that_train_apart_do_what_the_papers_say(ranks):
     succeed("local_steps.py", ranks)
 
 
+@pytest.mark.parametrize("ranks", (2, 4))
+def test_ranks_of_a_process_set_train_apart_among_themselves(ranks):
+    succeed("local_steps_sets.py", ranks)
+
+
+@pytest.mark.parametrize("ranks", (3, 4))
+def test_saved_states_load_on_another_number_of_ranks(ranks):
+    succeed("local_steps_shards.py", ranks)
+
+
 def test_saved_inside_a_round_a_run_resumes_in_other_processes(tmp_path):
     succeed("local_steps_state.py", 2, str(tmp_path))
     succeed("local_steps_state.py", 2, str(tmp_path), "resume")

@@ -100,6 +100,13 @@ def test_a_check_of_parameters_that_is_none_is_refused(monkeypatch):
     assert 'PENSTOCK_CHECK_PARAMETERS is "yes", expected "warning", "error" or "off"' in done.stdout
 
 
+@pytest.mark.parametrize("kind", ("DistributedOptimizer", "LocalSteps"))
+def test_where_rank_0_is_outside_the_process_set_the_run_has_averaged_something(kind):
+    said = run_ranks("outside.py", 2, kind).stdout
+    assert said.count("trained 0") == 1 and said.count("trained 2") == 1, said
+    assert "averaged nothing" not in said, said
+
+
 def test_where_all_ranks_share_a_host_nothing_listens_for_others():
     # As users start it, without options for Open MPI's network.
     for done in (

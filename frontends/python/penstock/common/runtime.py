@@ -218,6 +218,10 @@ class Runtime:
             gathered = gathered[row:]
         return texts
 
+    def note_outside(self) -> None:
+        """Notes that other ranks make a set which this rank is not in."""
+        self._is_used = True
+
     def say_if_unused(self) -> None:
         """Prints a warning on rank 0 if the run has averaged nothing. Call it before `close`, for a
         run that has ended well."""

@@ -66,6 +66,7 @@ class GradientExchange:
         if not settings.process_set.included():
             # This rank exchanges nothing: the optimizer acts like the user's optimizer.
             self.set: GradientSet | IdleSet = IdleSet()
+            world.current().note_outside()
             self._claim = Claim(self)
             self._agreed = True
             return

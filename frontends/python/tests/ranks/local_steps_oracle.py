@@ -41,9 +41,10 @@ class Simulation:
         self.kept = [{n: torch.zeros_like(a) for n, a in self.anchors.items()} for _ in models]
         self.travelling: dict[int, dict[str, torch.Tensor]] = {}  # by the step of its landing
 
-    def run(self, steps: int) -> None:
+    def run(self, steps: int, after: int = 0) -> None:
+        """Makes `steps` steps, of which the first has the number after + 1."""
         way = self.way
-        for step in range(1, steps + 1):
+        for step in range(after + 1, after + steps + 1):
             for rank in range(len(self.models)):
                 self.train(rank, step - 1)
             landed = self.travelling.pop(step, None)

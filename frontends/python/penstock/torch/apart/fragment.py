@@ -35,9 +35,17 @@ class Fragment:
 
     on_host: anchors, momenta and drifts lie in host memory, not on the parameters' devices. Anchors
     of 16-bit parameters have 32 bits, because an outer step may be too small for 16 bits.
+    members: the world ranks that exchange, ascending; empty: all ranks.
     """
 
-    def __init__(self, named: Named, outer: OuterStep, scheme: str, on_host: bool) -> None:
+    def __init__(
+        self,
+        named: Named,
+        outer: OuterStep,
+        scheme: str,
+        on_host: bool,
+        members: tuple[int, ...],
+    ) -> None:
         self.named = named
         self._parameters = [parameter for _, parameter in named]
         self._places = [HOST if on_host else devices.place_of(p) for p in self._parameters]
@@ -56,7 +64,7 @@ class Fragment:
         self._gone: list[bool] = []  # by parameter: its result is not finite
         flags = c.SET_REPORTS_OUTCOME | (c.SET_OPTIMIZER_MOMENTUM if outer.has_momentum else 0)
         self.set = world.current().create_set(
-            "local steps", devices.with_room(specs), flags, scheme, says_line=False
+            "local steps", devices.with_room(specs), flags, scheme, members, says_line=False
         )
         self.tell(outer)
 
@@ -168,6 +176,12 @@ class Fragment:
             return
         own = values.to(anchor.dtype)
         values.copy_(own * mix + anchor.to(values.device) * (1 - mix))
+
+    @torch.no_grad()
+    def go_to_anchors(self) -> None:
+        """Makes the parameters equal to the anchors, frozen ones too."""
+        for parameter, anchor in zip(self._parameters, self.anchors):
+            values_of(parameter).copy_(anchor)
 
     def forget(self) -> None:
         """Throws an exchange under way away, on every rank: state and residuals are as before

@@ -8,13 +8,15 @@ from typing import Any
 
 import torch
 
+from penstock._library import COUNTER_NAMES
+from penstock.common.process_sets import ProcessSet, global_process_set
 from penstock.common.rotation import Rotation
 from penstock.torch import loss_scaling, ownership, world
 from penstock.torch.adopted import adopt
-from penstock.torch.apart import saved
+from penstock.torch.apart import saved, shards
 from penstock.torch.apart.outer import OuterStep, outer_of
 from penstock.torch.apart.rounds import Rounds
-from penstock.torch.checks import Named, name_parameters
+from penstock.torch.checks import Named, check_process_set, name_parameters
 from penstock.torch.scheme import Scheme
 from penstock.torch.settings import scheme_text
 from penstock.torch.state import KEY
@@ -92,9 +94,18 @@ class _LocalSteps:
         call it. ValueError if the arguments of LocalSteps or the model were others."""
         saved.load(self._rounds, state_dict)
 
+    def load_compression_shards(self, states: Iterable[dict[str, torch.Tensor]]) -> str:
+        """Restores the states that ``compression_state_dict()`` returned on all ranks of a run, in
+        the order of its ranks; that run may have had another number of ranks. Then the parameters
+        become the anchors, and what each rank had changed since its last exchange is lost: save
+        after ``synchronize()`` to lose nothing. Collective, with equal states on every rank.
+        Returns a line for each kind of state with its treatment."""
+        return shards.load_shards(self._rounds, states)
+
     def anchors(self) -> dict[str, torch.Tensor]:
         """Returns the anchors by the names of their parameters: the model that is equal on all
-        ranks at any time. They are the tensors in use; do not change them."""
+        ranks at any time. They are the tensors in use; do not change them. Empty on a rank outside
+        the process set."""
         return self._rounds.anchors()
 
     def report(self) -> dict[str, Any]:
@@ -106,10 +117,10 @@ class _LocalSteps:
     def counters(self) -> dict[str, int]:
         """Returns totals over all fragments: steps (exchanges of a fragment), payload_bytes,
         moved_bytes and so on."""
-        totals: dict[str, int] = {}
+        totals = dict.fromkeys(COUNTER_NAMES, 0)
         for fragment in self._rounds.fragments:
             for name, value in fragment.set.counters().items():
-                totals[name] = totals.get(name, 0) + value
+                totals[name] += value
         return totals
 
     def close(self) -> None:
@@ -130,6 +141,7 @@ def LocalSteps(  # noqa: N802 - a class to its user, like DistributedOptimizer
     mix: float = 0.0,
     anchors: str | None = None,
     named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Wraps a torch optimizer that trains alone on each rank. After every `every` steps the ranks
     average the distance between parameters and anchors, and the outer step updates the anchors.
@@ -152,6 +164,8 @@ def LocalSteps(  # noqa: N802 - a class to its user, like DistributedOptimizer
         parameters.
     named_parameters: usually ``model.named_parameters()``; names and order must be equal on every
         rank. Without it the parameters are named by their place in the optimizer.
+    process_set: the ranks that exchange with each other. Every rank of the world may make the
+        optimizer; on a rank outside the set it acts like the user's optimizer.
 
     Returns an instance of a class that derives from the optimizer's class and has its name. All
     parameters of the optimizer take part. A parameter without ``requires_grad`` is left alone while
@@ -164,12 +178,16 @@ def LocalSteps(  # noqa: N802 - a class to its user, like DistributedOptimizer
     rotation = Rotation(every, fragments, delay)
     outer = outer_of(outer)
     _check_mix_and_anchors(mix, anchors)
+    process_set = global_process_set if process_set is None else process_set
+    check_process_set(process_set)
     named = _named(optimizer, named_parameters, fragments)
-    ownership.refuse_exchanged([parameter for _, parameter in named])
-    rounds = Rounds(named, rotation, mix, outer, scheme_text(scheme), anchors == "cpu")
+    exchanged = [parameter for _, parameter in named] if process_set.included() else []
+    ownership.refuse_exchanged(exchanged)
+    on_host = anchors == "cpu"
+    rounds = Rounds(named, rotation, mix, outer, scheme_text(scheme), on_host, process_set)
     adopted = adopt(optimizer, _LocalSteps, type(optimizer))
     adopted._rounds = rounds
-    ownership.keep_apart([parameter for _, parameter in named], rounds)
+    ownership.keep_apart(exchanged, rounds)
     return adopted
 
 

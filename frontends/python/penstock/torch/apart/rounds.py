@@ -9,6 +9,7 @@ import weakref
 
 import torch
 
+from penstock.common.process_sets import ProcessSet, members_of
 from penstock.common.rotation import Rotation
 from penstock.torch import devices, world
 from penstock.torch.apart.fragment import Fragment
@@ -31,7 +32,9 @@ class Rounds:
 
     named: the parameters, with names that are equal on every rank. mix: the weight of this rank's
     own parameter when a result is applied, from 0 to below 1. scheme: TOML text; empty: the run's.
-    on_host: anchors and momenta lie in host memory. Collective."""
+    on_host: anchors and momenta lie in host memory. process_set: the ranks that exchange with each
+    other; on a rank outside it there are no fragments, and the rounds do nothing. Collective over
+    the set."""
 
     def __init__(
         self,
@@ -41,23 +44,33 @@ class Rounds:
         outer: OuterStep,
         scheme: str,
         on_host: bool,
+        process_set: ProcessSet,
     ) -> None:
         self.rotation = rotation
         self.mix = mix
         self.outer = outer
-        self._names = [name for name, _ in named]
+        self.process_set = process_set
         self._on_device = any(parameter.is_cuda for _, parameter in named)
         self.steps = 0  # of the optimizer, since the parameters were equal to the first anchors
+        self.are_equal = True  # every parameter is equal to its anchor, on every rank
         self._is_checked = False  # the ranks have compared their anchors
         self._has_said_cause = False
+        self._is_closed = False
         parts = fragments_of(named, rotation.fragments)
-        self.fragments = [Fragment(part, outer, scheme, on_host) for part in parts]
+        self._names: list[str] = []
+        self.fragments: list[Fragment] = []
+        if process_set.included():
+            members = members_of(process_set)
+            self._names = [name for name, _ in named]
+            self.fragments = [Fragment(part, outer, scheme, on_host, members) for part in parts]
+        else:
+            world.current().note_outside()
         _live.add(self)
 
     @property
     def alive(self) -> bool:
         """False after `close`, or after the runtime was shut down."""
-        return self.fragments[0].set.alive
+        return not self._is_closed and all(fragment.set.alive for fragment in self.fragments)
 
     def use(self, outer: OuterStep) -> None:
         """Replaces the outer step, between two steps, on every rank. ValueError if only one of the
@@ -89,6 +102,8 @@ class Rounds:
 
     def before_step(self) -> None:
         """Call it before every step of the optimizer. Collective before the first one."""
+        if not self.fragments:
+            return
         if self._on_device:
             devices.refuse_capture_of_steps()
         self.take_anchors()
@@ -102,16 +117,20 @@ class Rounds:
         """Call it after every step of the optimizer, also after one that a loss scaler has left
         out, because all ranks must count the same steps."""
         self.steps += 1
+        if not self.fragments:
+            return
         landing, starting = (
             None if number is None else self.fragments[number]
             for number in (self.rotation.landing(self.steps), self.rotation.starting(self.steps))
         )
         if landing is not None and landing.under_way:
             self._land(landing, self.mix)
+        self.are_equal = False
         if starting is not None:
             self._start(starting)
             if self.rotation.delay == 0:
                 self._land(starting, self.mix)
+                self.are_equal = len(self.fragments) == 1 and self.mix == 0
 
     def synchronize(self) -> None:
         """Ends all rounds now: every parameter is equal to its anchor, on every rank. The places of
@@ -123,6 +142,7 @@ class Rounds:
             self._start(fragment)
         for fragment in self.fragments:
             self._land(fragment, 0.0)
+        self.are_equal = True
 
     def _start(self, fragment: Fragment) -> None:
         world.current().say_first_round([one.set for one in self.fragments], self.rotation.every)
@@ -137,10 +157,10 @@ class Rounds:
         more = f" (and {len(own) - 1} more)" if len(own) > 1 else ""
         print(
             f"penstock warning: rank {world.rank()}: parameter {own[0]}{more} is not finite after "
-            f"step {self.steps} of LocalSteps. On all ranks {len(causes)} parameters go back to "
-            "their anchors; the outer momentum and the residuals stay. The state of the inner "
-            "optimizer on this rank may be not finite too: then load a checkpoint. This is said "
-            "once",
+            f"step {self.steps} of LocalSteps. On all ranks that exchange with it {len(causes)} "
+            "parameters go back to their anchors; the outer momentum and the residuals stay. The "
+            "state of the inner optimizer on this rank may be not finite too: then load a "
+            "checkpoint. This is said once",
             file=sys.stderr,
             flush=True,
         )
@@ -157,9 +177,11 @@ class Rounds:
         for fragment in self.fragments:
             fragment.forget()
 
-    def restored(self, steps: int) -> None:
-        """Notes that saved anchors have replaced the anchors, at this number of steps."""
+    def restored(self, steps: int, are_equal: bool) -> None:
+        """Notes that saved anchors have replaced the anchors, at this number of steps. are_equal:
+        the saved parameters were equal to them."""
         self.steps = steps
+        self.are_equal = are_equal
         self._is_checked = False
 
     def close(self) -> None:
@@ -169,6 +191,7 @@ class Rounds:
             self.forget()
             for fragment in self.fragments:
                 world.current().destroy_set(fragment.set)
+        self._is_closed = True
 
 
 @world.before_shutdown

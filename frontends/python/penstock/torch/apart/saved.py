@@ -12,7 +12,8 @@ from penstock.torch.apart.fragment import Fragment, values_of
 from penstock.torch.apart.rounds import Rounds
 from penstock.torch.state import KEY, bytes_of, tensor_of
 
-_KINDS = ("anchors", "momenta", "results")
+KINDS = ("anchors", "momenta", "results")
+_MAY_DIFFER = ("steps", "are_equal")
 
 
 def save(rounds: Rounds) -> dict[str, torch.Tensor]:
@@ -23,7 +24,7 @@ def save(rounds: Rounds) -> dict[str, torch.Tensor]:
     found = {KEY: tensor_of(json.dumps(_header_of(rounds)).encode())}
     for number, fragment in enumerate(rounds.fragments):
         found[f"{KEY}.set.{number}"] = tensor_of(fragment.set.save())
-        for kind in _KINDS:
+        for kind in KINDS:
             for (name, _), tensor in zip(fragment.named, getattr(fragment, kind)):
                 found[f"{KEY}.{kind}.{name}"] = tensor
     return found
@@ -33,17 +34,9 @@ def load(rounds: Rounds, saved: dict[str, Any]) -> None:
     """Restores a state that `save` returned on this rank; throws an exchange under way away. Every
     rank must call it. ValueError for the state of other settings or of another model, before
     anything changes."""
-    header = _read_header(saved)
-    expected = _header_of(rounds)
-    for name, value in expected.items():
-        if name != "steps" and header.get(name) != value:
-            raise ValueError(
-                f"the saved state of LocalSteps has {name} {header.get(name)!r}, expected "
-                f"{value!r}: make the optimizer with the arguments of the run that saved, or leave "
-                'out the keys that begin with "penstock" to start a new round'
-            )
+    header = read_header(rounds, saved)
     tensors = [
-        [_tensors_of(saved, fragment, kind, rounds.outer.has_momentum) for kind in _KINDS]
+        [tensors_of(saved, fragment, kind, rounds.outer.has_momentum) for kind in KINDS]
         for fragment in rounds.fragments
     ]
     states = [bytes_of(saved.get(key), key) for key in _set_keys(rounds)]
@@ -51,7 +44,28 @@ def load(rounds: Rounds, saved: dict[str, Any]) -> None:
     for fragment, state, (anchors, momenta, results) in zip(rounds.fragments, states, tensors):
         fragment.set.load(state)
         fragment.restore(anchors, momenta, results)
-    rounds.restored(int(header["steps"]))
+    rounds.restored(header["steps"], bool(header.get("are_equal")))
+
+
+def read_header(rounds: Rounds, saved: Any) -> dict[str, Any]:
+    """The header of a saved state. ValueError for the state of other settings, of another model, or
+    of a rank on the other side of the process set."""
+    header = _parsed_header(saved)
+    expected = _header_of(rounds)
+    if bool(header.get("parameters")) != bool(rounds.fragments):
+        here, there = ("in", "outside") if rounds.fragments else ("outside", "in")
+        raise ValueError(
+            f"this rank is {here} the process set of LocalSteps, and the saved state belongs to a "
+            f"rank {there} the set; each rank loads the state that it saved"
+        )
+    for name, value in expected.items():
+        if name not in _MAY_DIFFER and header.get(name) != value:
+            raise ValueError(
+                f"the saved state of LocalSteps has {name} {header.get(name)!r}, expected "
+                f"{value!r}: make the optimizer with the arguments of the run that saved, or leave "
+                'out the keys that begin with "penstock" to start a new round'
+            )
+    return header
 
 
 def _set_keys(rounds: Rounds) -> list[str]:
@@ -62,6 +76,7 @@ def _header_of(rounds: Rounds) -> dict[str, Any]:
     rotation = rounds.rotation
     return {
         "steps": rounds.steps,
+        "are_equal": rounds.are_equal,
         "every": rotation.every,
         "fragments": rotation.fragments,
         "delay": rotation.delay,
@@ -70,7 +85,7 @@ def _header_of(rounds: Rounds) -> dict[str, Any]:
     }
 
 
-def _read_header(saved: Any) -> dict[str, Any]:
+def _parsed_header(saved: Any) -> dict[str, Any]:
     data = bytes_of(saved.get(KEY) if isinstance(saved, dict) else None, KEY)
     try:
         header = json.loads(data)
@@ -84,7 +99,7 @@ def _read_header(saved: Any) -> dict[str, Any]:
     return header
 
 
-def _tensors_of(
+def tensors_of(
     saved: dict[str, Any], fragment: Fragment, kind: str, has_momentum: bool
 ) -> list[torch.Tensor]:
     """The saved tensors of one kind, by parameter; empty if the state has none of the kind."""
