@@ -68,7 +68,7 @@ def expect_alike(name: str, hosts: tuple[int, ...], changes: toml_text.Table) ->
 
 FEW = ("topk-residual", "dgc", "ef-sign")
 BOTH = ("topk-residual", "dgc", "threshold", "gaussian-k", "redsync", "ef-sign", "one-bit", "sign-sgd-majority", "signum")
-SUMMED = ("s-sgd", "power-sgd", "acp-sgd")
+SUMMED = ("s-sgd", "power-sgd", "acp-sgd", "arc-top-k")
 
 # Momentum belongs to a rank's own gradient, so owners have no momentum.
 OWNERS = {"dgc": {"scheme.owner_memory": "residual"}, "signum": {"scheme.owner_memory": "none"}}

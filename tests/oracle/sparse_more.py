@@ -1,4 +1,4 @@
-"""Sparse methods with drawn or agreed positions or with positions per row, and alternating Power-SGD.
+"""Sparse methods with drawn or agreed positions, or with positions per row or whole rows, and alternating Power-SGD.
 
 Work of rank r is x_r = e_r + g_r, and e_r is its unsent part; without a memory e_r stays zero.
 """
@@ -13,7 +13,7 @@ import torch
 
 from .low_rank import _LowRank, orthogonalise
 from .method import Gradients, Item, Method, ascending_sum, kept_count, largest
-from .random import GOLDEN, MASK, STREAM_P, normals, splitmix64
+from .random import GOLDEN, MASK, STREAM_P, STREAM_Q, normals, splitmix64
 from .values import checked, narrowed, resolved, take
 
 STREAM_SELECTION = 5
@@ -80,6 +80,10 @@ class _Sparse(Method):
         del item
         return 1.0
 
+    def type_of(self, item: Item) -> str:
+        del item
+        return self.value_type
+
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
         update: Gradients = {}
         for item in self.items:
@@ -87,10 +91,10 @@ class _Sparse(Method):
             total = torch.zeros(item.numel)
             if item.numel:
                 for rank, positions in enumerate(self.choose(step, item, works)):
-                    kind = resolved(self.value_type, self.room(step, item), item.numel, self.keeps)
+                    kind = resolved(self.type_of(item), self.room(step, item), item.numel, self.keeps)
                     total[positions] += take(works[rank], positions, kind, self.alike)
                 if self.alike:
-                    total = narrowed(total, self.value_type, summed=True)
+                    total = narrowed(total, self.type_of(item), summed=True)
             if self.keeps:
                 for rank in range(self.ranks):
                     self.residual[rank][item.name] = works[rank]
@@ -158,6 +162,44 @@ class ChunkTopK(_Sparse):
         chosen[largest(norms, kept_count(chunks, self.density))] = True
         positions = torch.nonzero(chosen.repeat_interleave(self.chunk)[: item.numel]).flatten()
         return [positions] * len(works)
+
+
+class ArcTopK(_Sparse):
+    """ARC-Top-K (Chen et al., 2025): the k rows of a matrix with the longest rows of P = sum_r t(X_r V); ties to the lower row.
+
+    V [cols, rank] has normal numbers, equal on all ranks and new in every step; t() rounds to the type of the values. Vectors,
+    and matrices whose projection and rows are not fewer numbers than the matrix, are sent whole in float32.
+    """
+
+    alike = True
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        ranks: int,
+        keeps: bool,
+        density: float = 0.08,
+        rank: int = 4,
+        seed: int = 1,
+        value_type: str = "fp32",
+    ) -> None:
+        super().__init__(items, ranks, density, keeps, seed, value_type)
+        self.rank = rank
+
+    def whole(self, item: Item) -> bool:
+        return len(item.shape) < 2 or item.rows * self.rank + kept_count(item.rows, self.density) * item.cols >= item.numel
+
+    def type_of(self, item: Item) -> str:
+        return "fp32" if self.whole(item) else self.value_type
+
+    def choose(self, step: int, item: Item, works: list[torch.Tensor]) -> list[torch.Tensor]:
+        if self.whole(item):
+            return [torch.arange(item.numel)] * len(works)
+        drawn = normals(self.seed, item.index, STREAM_Q + STREAMS_PER_STEP * (step + 1), item.cols, self.rank).double()
+        own = [(work.double().reshape(item.rows, item.cols) @ drawn).float() for work in works]
+        total = narrowed(ascending_sum([narrowed(p, self.value_type, True) for p in own]), self.value_type, True)
+        rows = largest(total.double().norm(dim=1).float(), kept_count(item.rows, self.density))
+        return [(rows.reshape(-1, 1) * item.cols + torch.arange(item.cols)).flatten()] * len(works)
 
 
 @dataclass

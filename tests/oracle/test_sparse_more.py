@@ -9,11 +9,12 @@ from .cases import ITEMS, RANKS, expect_nothing_lost, gradients
 from .dense import DenseMean
 from .method import Item
 from .schemes import make_scheme
-from .sparse_more import AdTopK, AlternatingPowerSgd, ChunkTopK, RandomK, drawn_positions
+from .sparse_more import AdTopK, AlternatingPowerSgd, ArcTopK, ChunkTopK, RandomK, drawn_positions
 
 KEEPING = {
     "random-k": lambda: RandomK(ITEMS, RANKS, True, 0.1),
     "chunks": lambda: ChunkTopK(ITEMS, RANKS, True, 0.1, 8),
+    "rows": lambda: ArcTopK(ITEMS, RANKS, True, 0.1),
     "adtopk plain": lambda: AdTopK(ITEMS, RANKS, True, 0.1, "plain"),
     "adtopk interleaved": lambda: AdTopK(ITEMS, RANKS, True, 0.1),
     "adtopk threshold": lambda: AdTopK(ITEMS, RANKS, True, 0.1, "threshold", 5),
@@ -27,7 +28,7 @@ def test_mass_is_conserved_over_a_hundred_steps(name: str) -> None:
 
 
 def test_density_one_is_the_dense_mean() -> None:
-    for method in (RandomK(ITEMS, RANKS, False, 1.0), ChunkTopK(ITEMS, RANKS, True, 1.0, 7), AdTopK(ITEMS, RANKS, True, 1.0)):
+    for method in (RandomK(ITEMS, RANKS, False, 1.0), ChunkTopK(ITEMS, RANKS, True, 1.0, 7), ArcTopK(ITEMS, RANKS, True, 1.0), AdTopK(ITEMS, RANKS, True, 1.0)):
         dense = DenseMean(ITEMS, RANKS)
         for step in range(2):
             ours, expected = method.step(step, gradients(step)), dense.step(step, gradients(step))
@@ -52,6 +53,22 @@ def test_chunks_are_chosen_by_all_ranks_together_and_ties_go_to_the_lower() -> N
     assert ChunkTopK(item, 1, True, 0.3, 2).step(0, ones)["w"].tolist() == [1, 1, 0, 0, 0, 0]
 
 
+def test_rows_are_chosen_by_all_ranks_together_and_anew_in_every_step() -> None:
+    item = [Item("w", 0, (3, 20))]
+    grads = [{"w": torch.tensor(rows).reshape(3, 1).expand(3, 20)} for rows in ([5.0, 2, 1], [-5.0, 2, -4])]
+    assert ArcTopK(item, 2, True).step(0, grads)["w"][:, 0].tolist() == [0, 2, 0], "the first rows cancel"
+    ends = torch.zeros(2, 40)
+    ends[0, 3] = ends[1, 17] = 1.0
+    method = ArcTopK([Item("w", 0, (2, 40))], 1, False, rank=2)
+    assert {float(method.step(step, [{"w": ends}])["w"][0, 3]) for step in range(40)} == {0.0, 1.0}
+
+
+def test_rows_go_only_where_that_is_less() -> None:
+    shapes = {(40, 33): False, (40,): True, (1, 40): True, (40, 1): True, (40, 4): True, (40, 5): False, (0, 5): True}
+    method = ArcTopK(ITEMS, RANKS, True)
+    assert {shape: method.whole(Item("w", 0, shape)) for shape in shapes} == shapes
+
+
 def test_adtopk_takes_the_largest_of_every_row_and_of_every_place_of_a_window() -> None:
     matrix = [Item("w", 0, (2, 3))]
     grads = [{"w": torch.tensor([[1.0, -9, 2], [0.1, 0.1, 0.05]])}]
@@ -67,7 +84,7 @@ def test_alternating_counts_half_of_the_factors() -> None:
 
 
 def test_scheme_files_become_the_methods_they_name() -> None:
-    for plugin, kind in (("randomk", RandomK), ("chunktopk", ChunkTopK), ("adtopk", AdTopK)):
+    for plugin, kind in (("randomk", RandomK), ("chunktopk", ChunkTopK), ("arctopk", ArcTopK), ("adtopk", AdTopK)):
         scheme = make_scheme({"scheme": {"compressor": plugin, "memory": "residual"}}, ITEMS, RANKS)
         assert isinstance(scheme.methods[0], kind) and scheme.methods[0].keeps
     scheme = make_scheme({"scheme": {"compressor": "powersgd-alternating", "memory": "residual"}}, ITEMS, RANKS)

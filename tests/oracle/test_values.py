@@ -96,7 +96,7 @@ def test_factors_do_not_come_in_bytes() -> None:
 
 
 def test_scheme_files_say_the_type() -> None:
-    for plugin in ("powersgd", "acpsgd", "powersgd-alternating", "topk", "dgc", "adtopk", "threshold", "gaussiank", "redsync", "sidco", "randomk", "chunktopk"):
+    for plugin in ("powersgd", "acpsgd", "powersgd-alternating", "topk", "dgc", "adtopk", "threshold", "gaussiank", "redsync", "sidco", "randomk", "chunktopk", "arctopk"):
         table = {"scheme": {"compressor": plugin, "memory": "residual"}, "compressor": {plugin: {"value_type": "fp16"}}}
         if plugin == "dgc":
             table["scheme"]["memory"] = "dgc"

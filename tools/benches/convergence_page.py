@@ -39,9 +39,9 @@ three, and the validation set of digits is small. So differences within the spre
 not rank methods, and a gap to dense holds for this task, this length and this optimizer.
 
 "Agrees" means that the runtime computes the rule of the simulation, which was written from our
-reading of the method. For most rows this is the paper's rule. In the rows below it is ours, which
-differs from the paper or its release (the plugin's README explains it), and agreement says nothing
-about their rule:
+reading of the method. For most rows this is the paper's rule. In the rows below the rule is ours
+and differs from the paper or its release; the plugin's README explains the difference. There
+agreement says nothing about the paper's rule:
 
 - Gaussian-k, RedSync, SIDCo: the threshold is corrected by the counts of the preceding steps, so
   that the number of sent entries stays within a tenth of k.

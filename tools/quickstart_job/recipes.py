@@ -91,6 +91,7 @@ _RECIPES = (
     ),
     Recipe("random-k", CONF / "random-k.toml", "random-k 1 %", {"compressor.randomk.density": 0.01}),
     Recipe("chunk-top-k", CONF / "chunk-top-k.toml", "chunk top-k 1 %"),
+    Recipe("arc-top-k", CONF / "arc-top-k.toml", "arc-top-k 8 %"),
     Recipe("threshold", CONF / "threshold.toml", "threshold 0.01"),
     Recipe("adtopk", CONF / "adtopk.toml", "adtopk 1 %", SELECTION, ("scheduler",)),
     Recipe("adtopk-plain", CONF / "adtopk.toml", "adtopk plain 1 %", SELECTION | {"compressor.adtopk.mode": "plain"}, ("scheduler",)),
