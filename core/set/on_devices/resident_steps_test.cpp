@@ -229,7 +229,8 @@ TEST(Residents, WhatHasNoWayOnADeviceIsStagedForAReason) {
   EXPECT_EQ(reason_under(resident_scheme(residual)), "");
   EXPECT_EQ(reason_under(resident_scheme(residual, "scope = \"bucket\"\n")),
             "compressor \"topk-simulated\" works on the CPU only (its build or its options)");
-  EXPECT_EQ(reason_under(resident_scheme(residual, "value_type = \"sign\"\n")),
+  const ResidentMethod signs{"", kWithResidual, 0, "topk-simulated", "value_type = \"sign\"\n"};
+  EXPECT_EQ(reason_under(resident_scheme(signs)),
             "compressor \"topk-simulated\" works on the CPU only (its build or its options)");
   const ResidentMethod halves{"", kWithResidual, 0, "topk-simulated",
                               "density = 0.05\nvalue_type = \"fp16\"\n"};

@@ -4,6 +4,7 @@
 #include <support/conservation.hpp>
 #include <support/contraction.hpp>
 #include <support/sparse_oracle.hpp>
+#include <testing/checks.hpp>
 
 namespace penstock::test {
 namespace {
@@ -296,6 +297,10 @@ TEST(TopK, SignsNeedAMemoryThatKeepsAndTheCpu) {
             uint32_t{PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS});
   EXPECT_EQ(traits("sign").device_types, uint64_t{1} << PENSTOCK_DEVICE_CPU);
   EXPECT_EQ(traits("fp16").flags & PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS, 0u);
+}
+
+TEST(TopK, SignsKeepTheRulesOfEveryCompressor) {
+  EXPECT_NO_THROW(run_checks(topk(), {{"value_type", "sign"}}));
 }
 
 TEST(TopK, SignPayloadsAreInput) {
