@@ -56,7 +56,8 @@ std::string why_all_are(const BoundScheme& bound_scheme, const ResidenceSite& si
 std::string why_compressor(const CompressorFacts& compressor, uint32_t dtype,
                            const ResidenceSite& site, uint32_t route) {
   if (!works_on_cuda(compressor.device_types))
-    return fmt::format("compressor \"{}\" was built for the CPU only", compressor.name);
+    return fmt::format("compressor \"{}\" works on the CPU only (its build or its options)",
+                       compressor.name);
   constexpr uint32_t kPlain = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
   const bool is_plain = (compressor.need_flags & kPlain) == kPlain && compressor.sums;
   if (const std::string why = why_not_added(site, route, dtype); is_plain && !why.empty())

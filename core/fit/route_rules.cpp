@@ -26,6 +26,28 @@ Status check_split(const FitGroup& group) {
       named_for(group, "compressor", compressor.name), defaults::kCompressor);
 }
 
+Status check_owner_memory(const FitGroup& group) {
+  const CompressorFacts& compressor = group.compressor;
+  const MemoryFacts& owner = group.owner_memory;
+  if (owner.owns_momentum || owner.finishes)
+    return failed_precondition(
+        "on route \"shard\" owners encode sums again, and {} there would {}; set "
+        "scheme.owner_memory to another memory, such as \"{}\"",
+        named_for(group, "memory", owner.name),
+        owner.owns_momentum ? "apply its momentum a second time" : "end the step on the owner only",
+        defaults::kMemory);
+  // Without a name there is no such memory: results stay at their owners, which encode nothing.
+  const bool needs_kept_mass = (compressor.traits & PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS) != 0 &&
+                               (compressor.need_flags & PENSTOCK_NEED_LOSSLESS) == 0;
+  if (needs_kept_mass && group.memory.keeps && !owner.name.empty() && !owner.keeps)
+    return failed_precondition(
+        "on route \"shard\" owners encode sums again, and {} works only if the memory keeps the "
+        "values that were not sent, but scheme.owner_memory = \"{}\" keeps nothing; set it to "
+        "\"{}\", or remove it",
+        named_for(group, "compressor", compressor.name), owner.name, group.memory.name);
+  return {};
+}
+
 // Summed payloads pass at once, because they have no second coding: they travel as on `flat`.
 Status check_shard(const FitGroup& group) {
   const CompressorFacts& compressor = group.compressor;
@@ -52,15 +74,7 @@ Status check_shard(const FitGroup& group) {
         "mean of the sent payloads, but on route \"shard\" the ranks receive payloads that the "
         "owners encoded again; use route = \"flat\" or \"hierarchical\"",
         named_for(group, "memory", group.memory.name));
-  const MemoryFacts& owner = group.owner_memory;
-  if (owner.owns_momentum || owner.finishes)
-    return failed_precondition(
-        "on route \"shard\" owners encode sums again, and {} there would {}; set "
-        "scheme.owner_memory to another memory, such as \"{}\"",
-        named_for(group, "memory", owner.name),
-        owner.owns_momentum ? "apply its momentum a second time" : "end the step on the owner only",
-        defaults::kMemory);
-  return {};
+  return check_owner_memory(group);
 }
 
 }  // namespace

@@ -164,6 +164,10 @@ TEST(Fit, RouteShardTakesOneGatheredRoundThatAnOwnerCanEncodeAgain) {
   FitInput finishes = good;
   gathering(finishes).owner_memory.finishes = true;
   expect_refused(finishes, {"end the step on the owner only", "owner_memory"});
+  FitInput loses = good;
+  gathering(loses).compressor.traits = PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS;
+  gathering(loses).owner_memory.name = "none";
+  expect_refused(loses, {"owner_memory = \"none\" keeps nothing", "set it to \"residual\""});
 }
 
 TEST(Fit, RouteShardIsForPayloadsThatAreGathered) {

@@ -91,7 +91,7 @@ class SparseCompressor : public FoldingEncoder<Method> {
   }
 
   void describe(penstock_compressor_traits& traits) const {
-    traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.flags = values_.memory_flags();
     traits.folds = Method::kFolds ? kAllFolds : 0;
     if (works_on_devices()) traits.device_types = device::kWhereKernelsAre;
   }
@@ -162,7 +162,9 @@ class SparseCompressor : public FoldingEncoder<Method> {
   std::string_view name() const { return name_; }
   const SparseValues& values() const { return values_; }
   // With scope = "bucket" the choice is among several arrays, which no device kernel supports.
-  bool works_on_devices() const { return has_device_choice() && !across_bucket_; }
+  bool works_on_devices() const {
+    return has_device_choice() && !across_bucket_ && values_.work_on_devices();
+  }
   kernels::CodePath path() const { return path_; }
 
  private:

@@ -1,4 +1,5 @@
-// Values of sparse payloads in four types: float32, bfloat16, and float16 and int8 with one scale.
+// Values of sparse payloads in four types: float32, bfloat16, and float16 and int8 with one scale;
+// or as signs with two means (sign_values.hpp).
 //
 // The values that are taken out of `work` are exactly the values that the receiver will add. The
 // rounding error, and the part that a narrow type cannot hold, stay in `work`, so no mass is lost.
@@ -9,6 +10,7 @@
 #include <kernels/narrow_values.hpp>
 #include <kernels/scatter.hpp>
 #include <methods/agreed.hpp>
+#include <methods/sign_values.hpp>
 #include <penstock/compressor.hpp>
 #include <penstock/options.hpp>
 
@@ -24,13 +26,25 @@ class SparseValues {
   using Type = kernels::ValueType;
 
   static Option option() {
-    return choice_option("value_type", "auto", {"auto", "fp32", "fp16", "bf16", "int8"})
+    return choice_option("value_type", "auto", {"auto", "fp32", "fp16", "bf16", "int8", "sign"})
         .summary(
             "type of the values on the wire; rounding errors stay in the memory. auto: fp16 if a "
-            "memory keeps them and the processor handles the payloads, otherwise fp32");
+            "memory keeps them and the processor handles the payloads, otherwise fp32. sign: one "
+            "bit for each value and two means, on the processor; needs a memory that keeps the "
+            "rest");
   }
   explicit SparseValues(const Options& options)
-      : named_(type_named(options.choice("value_type"))) {}
+      : are_signs_(options.choice("value_type") == "sign"),
+        named_(type_named(options.choice("value_type"))) {}
+
+  // PENSTOCK_COMPRESSOR_* flags of a method with these values. A mean is far from most values that
+  // it stands for, so without a memory that keeps the difference signs are refused.
+  uint32_t memory_flags() const {
+    constexpr uint32_t kAlways = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    return are_signs_ ? kAlways | PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS : kAlways;
+  }
+  // Whether the device kernels have these values.
+  bool work_on_devices() const { return !are_signs_; }
 
   // The type of the values of an item of which at most `most` entries are sent. Without a name in
   // the options, ITEM_KEEP decides (compressor.h): the runtime sets it for plan if narrow values
@@ -57,9 +71,10 @@ class SparseValues {
 
   // Plans a gathered round with room for `capacity` entries, of which usually at most `most` are
   // used: section 0 has indices, section 1 values, and for types with a scale section 2 the scale.
-  // `exact`: there are always `capacity` entries.
+  // `exact`: there are always `capacity` entries. Signs have other sections (sign_values.hpp).
   Round& plan(const Item& item, CompressorNeed& need, uint64_t most, uint64_t capacity,
               bool exact) const {
+    if (are_signs_) return SignValues::plan(need, capacity);
     const Type type = type_of(item, most);
     Round& round = need.round(PENSTOCK_COMBINE_GATHER);
     round.section(PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, capacity, exact, PENSTOCK_SPLIT_BY_INDEX)
@@ -72,6 +87,7 @@ class SparseValues {
   // Completes the payload whose first `count` indices are written: writes the values of work at
   // these indices, and if the item keeps, takes the sent values out of work.
   static void write(const Item& item, PayloadWriter& payload, uint64_t count) {
+    if (SignValues::are_in(payload.c())) return SignValues::write(item, payload, count);
     const std::span<float> work = item.work();
     const Type type = type_in(payload.c());
     const uint32_t* indices = payload.room<uint32_t>(0).data();
@@ -105,26 +121,28 @@ class SparseValues {
     const char* values;  // of `next`
     float scale;
     Type type;
+    SignValues::Reader signs;  // in place of the three members above
   };
   static uint64_t sender_bytes(uint32_t world) { return whole_lines(world * sizeof(Sender)); }
 
   // A payload to be added to `n` elements. Throws INVALID_PAYLOAD for a kind, count, type, scale or
   // index that does not fit, and for an index below the index before.
   static Sender checked(const Call& call, const PayloadReader& payload, uint64_t n) {
-    if (payload.kind() != PENSTOCK_PAYLOAD_SPARSE)
-      throw payload.error("is of kind ", payload.kind(), ", expected sparse");
+    Sender sender{};
     const std::span<const uint32_t> indices = payload.section<uint32_t>(0);
-    const char* values = bytes_of(payload, indices.size());
-    const float scale = checked_scale(call, payload);
-    const uint64_t good = kernels::indices_in_range(indices.data(), indices.size(), n);
-    if (good != indices.size())
-      throw payload.error("has index ", indices[good], " at entry ", good, ", expected one below ",
-                          n);
-    const auto fall = std::adjacent_find(indices.begin(), indices.end(), std::greater<>());
-    if (fall != indices.end())
-      throw payload.error("has index ", fall[1], " behind ", fall[0],
-                          ", expected indices to ascend");
-    return {indices.data(), indices.data() + indices.size(), values, scale, type_in(payload.c())};
+    sender.next = indices.data();
+    sender.end = indices.data() + indices.size();
+    if (SignValues::are_in(payload.c())) {
+      sender.signs = SignValues::checked(payload, indices.size());
+    } else {
+      if (payload.kind() != PENSTOCK_PAYLOAD_SPARSE)
+        throw payload.error("is of kind ", payload.kind(), ", expected sparse");
+      sender.values = bytes_of(payload, indices.size());
+      sender.scale = checked_scale(call, payload);
+      sender.type = type_in(payload.c());
+    }
+    check_indices(payload, indices, n);
+    return sender;
   }
 
   // Adds the entries of `sender` in [first, first + tile.size()) to `tile`, the sum so far.
@@ -134,10 +152,14 @@ class SparseValues {
       uint64_t size = 0;
       const uint64_t most = std::min<uint64_t>(kChunk, sender.end - sender.next);
       while (size < most && sender.next[size] - first < tile.size()) ++size;
-      kernels::widen_values(sender.type, sender.values, size, values, sender.scale);
+      if (sender.signs) {
+        sender.signs.take(size, values);
+      } else {
+        kernels::widen_values(sender.type, sender.values, size, values, sender.scale);
+        sender.values += size * bytes_per_value(sender.type);
+      }
       for (uint64_t j = 0; j < size; ++j) tile[sender.next[j] - first] += values[j];
       sender.next += size;
-      sender.values += size * bytes_per_value(sender.type);
     }
   }
 
@@ -169,6 +191,18 @@ class SparseValues {
  private:
   static constexpr uint64_t kChunk = 512;
 
+  static void check_indices(const PayloadReader& payload, std::span<const uint32_t> indices,
+                            uint64_t n) {
+    const uint64_t good = kernels::indices_in_range(indices.data(), indices.size(), n);
+    if (good != indices.size())
+      throw payload.error("has index ", indices[good], " at entry ", good, ", expected one below ",
+                          n);
+    const auto fall = std::adjacent_find(indices.begin(), indices.end(), std::greater<>());
+    if (fall != indices.end())
+      throw payload.error("has index ", fall[1], " behind ", fall[0],
+                          ", expected indices to ascend");
+  }
+
   static uint64_t bytes_per_value(Type type) { return dtype_bytes(dtype_of(type)); }
 
   static std::optional<Type> type_named(std::string_view name) {
@@ -178,7 +212,8 @@ class SparseValues {
     return name == "int8" ? Type::kInt8 : Type::kFloat32;
   }
 
-  std::optional<Type> named_;
+  bool are_signs_;
+  std::optional<Type> named_;  // not for signs
 };
 
 }  // namespace penstock::sdk

@@ -51,8 +51,8 @@ SETTINGS: dict[str, Setting] = {
     ),
     "top-k, dense in the end": Setting(_switched(_scheme("topk-residual"), (12, _TO_WHOLE))),
     "top-k, another memory": Setting(_switched(_scheme("topk-residual"), (12, {"scheme": {"memory": "none", "compressor": "none"}}))),
-    **{f"top-k in {kind}": Setting(_scheme("topk-residual", **{"compressor.topk.value_type": kind})) for kind in ("fp16", "bf16", "int8")},
-    **{f"dgc in {kind}": Setting(_scheme("dgc", **{"compressor.dgc.value_type": kind})) for kind in ("fp16", "bf16", "int8")},
+    **{f"top-k in {kind}": Setting(_scheme("topk-residual", **{"compressor.topk.value_type": kind})) for kind in ("fp16", "bf16", "int8", "sign")},
+    **{f"dgc in {kind}": Setting(_scheme("dgc", **{"compressor.dgc.value_type": kind})) for kind in ("fp16", "bf16", "int8", "sign")},
     **{
         f"dgc, clipping {kind}": Setting(_scheme("dgc", **{"memory.dgc.clipping": kind, "memory.dgc.clip": clip}))
         for kind, clip in (("norm", 0.2), ("norm_global", 0.2), ("value", 0.001), ("value_global", 0.02))

@@ -47,8 +47,8 @@ class _LowRank(Method):
     ) -> None:
         super().__init__(items, ranks)
         self.value_type = checked(value_type)
-        if value_type == "int8":
-            raise ValueError("value_type is int8, whose sums do not fit into it; expected fp32, fp16 or bf16")
+        if value_type in ("int8", "sign"):
+            raise ValueError(f"value_type is {value_type}, whose sums do not fit into it; expected fp32, fp16 or bf16")
         self.max_rank = rank
         self.factored = [item for item in self.items if self._worth(item, minimum_compression_rate)]
         names = {item.name for item in self.factored}

@@ -61,8 +61,8 @@ class _Sparse(Method):
     ) -> None:
         super().__init__(items, ranks)
         self.value_type = checked(value_type)
-        if self.alike and value_type == "int8":
-            raise ValueError("value_type is int8, whose sums do not fit into it; expected fp32, fp16 or bf16")
+        if self.alike and value_type in ("int8", "sign"):
+            raise ValueError(f"value_type is {value_type}, whose sums do not fit into it; expected fp32, fp16 or bf16")
         self.density = density
         self.keeps = keeps
         self.seed = seed

@@ -58,6 +58,20 @@ def test_what_rounding_leaves_over_stays(name: str, kind: str) -> None:
         assert gap < 0.05, "values of size 4: a half unit in the last place of 8 bits, from four ranks"
 
 
+def test_signs_stand_for_the_mean_of_their_sign() -> None:
+    assert narrowed(torch.tensor([1.0, -4.0, 3.0, 0.0, -2.0]), "sign").tolist() == [2.0, -3.0, 2.0, 0.0, -3.0]
+    assert narrowed(torch.tensor([-1.0, -2.0]), "sign").tolist() == [-1.5, -1.5]
+    assert narrowed(torch.zeros(2), "sign").tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "ok-topk"])
+def test_what_a_mean_leaves_over_stays(name: str) -> None:
+    expect_nothing_lost(METHODS[name]("sign"), 20)
+    for grads in gradients(0):
+        sent = METHODS[name]("sign").step(0, [grads] + [{i.name: torch.zeros(i.shape) for i in ITEMS}] * (RANKS - 1))["weight"]
+        assert len(sent.unique()) == 3, "a mean of each sign, and 0"
+
+
 def test_sums_on_the_way_are_rounded_once_more_and_do_not_come_in_bytes() -> None:
     item = [Item("w", 0, (2,))]
     grads = [{"w": torch.full((2,), 1.0)}, {"w": torch.full((2,), 2048.0)}]

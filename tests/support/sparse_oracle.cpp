@@ -60,8 +60,24 @@ void send(const std::vector<uint32_t>& chosen, std::vector<float>& work,
   }
 }
 
+// Zero has no sign, so nothing is sent for it.
+static std::vector<float> means_of_signs(const std::vector<float>& values) {
+  double above = 0, below = 0, n_above = 0, n_below = 0;
+  for (const float value : values) {
+    if (value > 0) above += double{value}, n_above += 1;
+    if (value < 0) below += double{value}, n_below += 1;
+  }
+  std::vector<float> means;
+  for (const float value : values)
+    means.push_back(static_cast<float>(value > 0   ? above / n_above
+                                       : value < 0 ? below / n_below
+                                                   : 0.0));
+  return means;
+}
+
 std::vector<float> rounded_to(const std::string& value_type, const std::vector<float>& values) {
   if (value_type == "fp32") return values;
+  if (value_type == "sign") return means_of_signs(values);
   float largest = 0;
   for (const float value : values) largest = std::max(largest, std::fabs(value));
   const float scale = largest / 127;
@@ -164,6 +180,44 @@ void expect_narrow_payloads_are_input(CompressorRig& rig) {
   payload = good();
   payload->section(2).count = 0;
   EXPECT_TRUE(refused(*payload)) << "no scale";
+}
+
+void expect_sign_payloads_are_input(CompressorRig& rig) {
+  const auto good = [&] {
+    auto payload = std::make_unique<OwnedPayload>(rig.need(0).rounds[0].sections, 1);
+    for (const uint32_t j : {0u, 1u, 2u}) entry<uint32_t>(*payload, 0, j) = 5 * j;
+    entry<uint64_t>(*payload, 1, 0) = 2;
+    entry<float>(*payload, 2, 0) = 1.5f;
+    entry<float>(*payload, 2, 1) = 4;
+    payload->section(0).count = 3;
+    payload->section(1).count = 1;
+    payload->section(2).count = 2;
+    payload->c()->kind = PENSTOCK_PAYLOAD_CODED;
+    return payload;
+  };
+  const auto refused = [&](const std::function<void(OwnedPayload&)>& change) {
+    const PayloadPointer payload = good();
+    change(*payload);
+    return refuses(rig, *payload, kFromRank1);
+  };
+  EXPECT_TRUE(decode_once(rig, *good()).ok());
+  const auto* out = static_cast<const float*>(rig.compressor_item(0, 0)->out.data);
+  EXPECT_EQ(std::vector<float>(out, out + 16),
+            (std::vector<float>{1.5f, 0, 0, 0, 0, -4, 0, 0, 0, 0, 1.5f, 0, 0, 0, 0, 0}));
+  for (const uint32_t index : {16u, UINT32_MAX})
+    EXPECT_TRUE(refused([&](OwnedPayload& p) { entry<uint32_t>(p, 0, 2) = index; })) << index;
+  EXPECT_TRUE(refused([](OwnedPayload& p) { entry<uint32_t>(p, 0, 1) = 11; })) << "no ascent";
+  for (const auto& [section, count] : {std::pair{0, 9}, {1, 0}, {1, 2}, {2, 0}, {2, 1}, {2, 3}})
+    EXPECT_TRUE(refused([&, s = section, c = count](OwnedPayload& p) {
+      p.section(static_cast<uint64_t>(s)).count = static_cast<uint64_t>(c);
+    })) << count
+        << " elements in section " << section;
+  EXPECT_TRUE(refused([](OwnedPayload& p) { p.section(0).count = 0; })) << "means of no entry";
+  for (const uint64_t mean : {0, 1})
+    for (const float wrong : {-1.0f, std::nanf(""), std::numeric_limits<float>::infinity()})
+      EXPECT_TRUE(refused([&](OwnedPayload& p) { entry<float>(p, 2, mean) = wrong; })) << wrong;
+  for (const uint32_t kind : {uint32_t{PENSTOCK_PAYLOAD_SPARSE}, uint32_t{PENSTOCK_PAYLOAD_DENSE}})
+    EXPECT_TRUE(refused([&](OwnedPayload& p) { p.c()->kind = kind; })) << "kind " << kind;
 }
 
 void expect_sparse_payloads_are_input(CompressorRig& rig) {

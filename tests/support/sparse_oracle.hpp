@@ -25,9 +25,10 @@ std::vector<float> only(const std::vector<float>& x, const std::vector<uint32_t>
 void send(const std::vector<uint32_t>& chosen, std::vector<float>& work, std::vector<float>& total);
 
 // The decoded values if `values` are sent together as `value_type` ("fp32", "fp16", "bf16",
-// "int8"). Each is rounded to the nearest finite number of the type; for int8 to the nearest
-// multiple of max |value| / 127; for fp16 to the nearest code times a power of two, with which the
-// largest code is from 2^14 to 2^15 (docs/payloads.md).
+// "int8", "sign"). Each is rounded to the nearest finite number of the type; for int8 to the
+// nearest multiple of max |value| / 127; for fp16 to the nearest code times a power of two, with
+// which the largest code is from 2^14 to 2^15. For sign each is the mean of the values of its sign
+// (docs/payloads.md).
 std::vector<float> rounded_to(const std::string& value_type, const std::vector<float>& values);
 
 // The values of x at the chosen places, rounded for the wire, and zeros elsewhere. "auto" is fp16
@@ -44,6 +45,10 @@ void expect_any_scale_arrives_alike(const LoadedPlugin& plugin, const OptionSett
 // Gives the rig's compressor wrong narrow payloads, as expect_sparse_payloads_are_input does for
 // float32. The first item of the rig has exactly `count` planned indices, at least 3.
 void expect_narrow_payloads_are_input(CompressorRig& rig);
+
+// Gives the rig's compressor wrong payloads of signs, as above. The first item has 16 elements and
+// room for 8 entries.
+void expect_sign_payloads_are_input(CompressorRig& rig);
 
 // Gives `compressor` payloads with a wrong count, index, kind or section length. Each must give
 // INVALID_PAYLOAD with rank and gradient. The item has a capacity of at least 4 entries.

@@ -108,7 +108,7 @@ def test_doctor_names_the_devices_that_the_runtime_finds(installed):
     (scheme,) = lines_of(ran, "scheme")
     assert scheme["subject"] == "scheme" and not scheme["on_device"]
     (why,) = scheme["through_host_memory"]
-    assert why == 'compressor "none" was built for the CPU only'
+    assert why == 'compressor "none" works on the CPU only (its build or its options)'
 
 
 @needs_simulated_devices
@@ -138,7 +138,7 @@ def test_doctor_says_what_of_a_scheme_goes_through_host_memory_and_why():
     (why,) = by_hosts["through_host_memory"]
     assert why == "the ranks of a host add it in host memory, because no transport.device is named" and why in by_hosts["found"]
     assert not adaq["on_device"]
-    assert adaq["through_host_memory"]['compressor "adaq" was built for the CPU only'][0] == "matrices"
+    assert adaq["through_host_memory"]['compressor "adaq" works on the CPU only (its build or its options)'][0] == "matrices"
     assert "gradients that go through host memory, there and back: matrices, convolutions" in adaq["found"]
 
 
@@ -152,7 +152,7 @@ def test_doctor_knows_what_works_on_a_device_and_how_it_is_sent(kind, tmp_path):
     file.write_text('[scheme]\ncompressor = "bad"\ncollective = "loopback"\n' + VECTORS_ON_THE_CPU)
     (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", tmp_path, file), "scheme")
     staged = line["through_host_memory"]
-    assert line["state"] == "-" and staged.pop('compressor "adaq" was built for the CPU only') == ["vectors"]
+    assert line["state"] == "-" and staged.pop('compressor "adaq" works on the CPU only (its build or its options)') == ["vectors"]
     if kind == "LOSSY_ON_CUDA":
         assert line["on_device"] == ["matrices", "convolutions"] and not staged
         assert "their payloads go through pinned host memory" in line["found"]

@@ -32,6 +32,7 @@ const NamedScheme kSchemes[] = {
     scheme("topk_of_a_bucket", keys("topk", "residual", "scheduler = \"fusion\""),
            kFew + "scope = \"bucket\"\n"),
     scheme("topk_in_halves", keys("topk", "residual"), kFew + "value_type = \"fp16\"\n"),
+    scheme("topk_as_signs", keys("topk", "residual"), kFew + "value_type = \"sign\"\n"),
     scheme("topk_with_momentum", keys("topk", "momentum"), kFew),
     scheme("topk_with_ef21", keys("topk", "ef21"), kFew + "[memory.ef21]\nzeta = 0.3\n" + kDense),
     scheme("dgc", keys("dgc", "dgc", "scheduler = \"fusion\""),
@@ -103,6 +104,8 @@ TEST_P(ForgottenOnRoutes, StepsLeaveNoTrace) {
       {"shard", keys("topk", "residual", wfbp + "route = \"shard\""), kFew},
       {"shard strict", keys("topk", "residual", wfbp + "route = \"shard\""),
        "nonfinite = \"strict\"\n" + kFew},
+      {"shard signs", keys("topk", "residual", wfbp + "route = \"shard\""),
+       kFew + "value_type = \"sign\"\n"},
       {"shard dgc", keys("topk", "dgc", owned), kFew},
       {"shard threshold", keys("threshold", "residual", wfbp + "route = \"shard\""), ""}};
   const char* const hosts[] = {"0", "0,1", "0,0,1", "0,0,1,1"};

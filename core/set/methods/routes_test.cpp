@@ -106,6 +106,17 @@ TEST(Routes, EndAlikeOnAllRanksUnderLossyMethods) {
       }
 }
 
+TEST(Routes, EndAlikeOnAllRanksUnderSigns) {
+  for (const Layout& layout : kLayouts)
+    for (const char* route : {"flat", "hierarchical", "shard"})
+      expect_equal_on_all_ranks(
+          train(layout.size,
+                on_route(route, "compressor = \"topk\"\nmemory = \"residual\"", layout,
+                         "[compressor.topk]\nvalue_type = \"sign\"\n"),
+                kProblem, 4),
+          fmt::format("signs on {}, hosts {}", route, layout.hosts));
+}
+
 std::string over_oktopk(const char* route, const Layout& layout, const std::string& tables) {
   std::string text =
       on_route(route, "compressor = \"topk\"\nmemory = \"residual\"\ntransport = \"loopback\"",

@@ -51,6 +51,8 @@ const Scheme kKeeping[] = {
     {"topk", "compressor = \"topk\"\nmemory = \"residual\"", "[compressor.topk]\ndensity = 0.05"},
     {"topk_bucket", "compressor = \"topk\"\nmemory = \"residual\"",
      "[compressor.topk]\ndensity = 0.05\nscope = \"bucket\""},
+    {"topk_signs", "compressor = \"topk\"\nmemory = \"residual\"",
+     "[compressor.topk]\ndensity = 0.05\nvalue_type = \"sign\""},
     {"dgc_without_momentum", "compressor = \"dgc\"\nmemory = \"dgc\"",
      "[compressor.dgc]\ndensity = 0.05\n[memory.dgc]\nmomentum = 0.0"},
     {"powersgd", "compressor = \"powersgd\"\nmemory = \"residual\"",

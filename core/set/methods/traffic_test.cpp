@@ -110,7 +110,8 @@ TEST(Traffic, ASparseAllReduceCountsWhatItsOwnMessagesMove) {
 }
 
 TEST_P(Ranks, WhatIsPlannedOfCodedIndicesIsWhatIsCounted) {
-  for (const std::string& density : {"0.02" + kWide, std::string("0.1"), std::string("0.5")}) {
+  for (const std::string& density : {"0.02" + kWide, std::string("0.1"), std::string("0.5"),
+                                     std::string("0.5\nvalue_type = \"sign\"")}) {
     const Outcome run = run_of(GetParam(), topk(density), 5);
     const double planned = run.report["planned"]["moved_bytes_per_step"];
     EXPECT_NEAR(double(run.counters.moved_bytes) / 5, planned, 0.06 * planned) << density;

@@ -228,7 +228,10 @@ TEST(Residents, WhatHasNoWayOnADeviceIsStagedForAReason) {
   const std::string residual = "memory = \"residual-simulated\"\nscheduler = \"wfbp\"";
   EXPECT_EQ(reason_under(resident_scheme(residual)), "");
   EXPECT_EQ(reason_under(resident_scheme(residual, "scope = \"bucket\"\n")),
-            "compressor \"topk-simulated\" was built for the CPU only");
+            "compressor \"topk-simulated\" works on the CPU only (its build or its options)");
+  const ResidentMethod signs{"", kWithResidual, 0, "topk-simulated", "value_type = \"sign\"\n"};
+  EXPECT_EQ(reason_under(resident_scheme(signs)),
+            "compressor \"topk-simulated\" works on the CPU only (its build or its options)");
   const ResidentMethod halves{"", kWithResidual, 0, "topk-simulated",
                               "density = 0.05\nvalue_type = \"fp16\"\n"};
   EXPECT_EQ(reason_under(resident_scheme(halves)), "");
@@ -245,8 +248,9 @@ TEST(Residents, WhatHasNoWayOnADeviceIsStagedForAReason) {
         resident_scheme(residual, "[[switch]]\nat_step = 5\nset = { " + change + " }\n"));
   };
   EXPECT_EQ(with_switch("compressor.topk-simulated.density = 0.2"), "");
-  EXPECT_EQ(with_switch("scheme.compressor = \"randomk\""),
-            "compressor \"randomk\" was built for the CPU only, from step 5 on");
+  EXPECT_EQ(
+      with_switch("scheme.compressor = \"randomk\""),
+      "compressor \"randomk\" works on the CPU only (its build or its options), from step 5 on");
   EXPECT_EQ(with_switch("scheme.route = \"shard\""),
             "route \"flat\" gives way to \"shard\", from step 5 on");
   EXPECT_EQ(with_switch("scheme.memory = \"none\""),

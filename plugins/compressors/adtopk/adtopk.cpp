@@ -54,10 +54,6 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
         total_steps_(static_cast<uint64_t>(values.integer("total_steps"))),
         on_(sdk::agreed_execution("select")) {}
 
-  void describe(penstock_compressor_traits& traits) const {
-    traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
-    if (works_on_devices()) traits.device_types = sdk::device::kWhereKernelsAre;
-  }
   void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
     const uint64_t n = item.numel();
     sdk::check_indexable(item, name());

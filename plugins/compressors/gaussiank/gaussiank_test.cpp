@@ -54,7 +54,7 @@ TEST(GaussianK, ReusingThresholdsEqualsTheOracleOver100Steps) {
 }
 
 TEST(GaussianK, NarrowValuesEqualTheOracleAndLeaveTheirRoundingInWork) {
-  for (const char* type : {"fp16", "bf16", "int8"})
+  for (const char* type : {"fp16", "bf16", "int8", "sign"})
     for (const Distribution& distribution : distributions())
       expect_equals_oracle(0.05, 2, {300, 0, 1, 57}, 40, distribution, 3, type);
 }

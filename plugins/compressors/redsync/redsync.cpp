@@ -39,10 +39,9 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
   static constexpr bool kFolds = true;
 
   void describe(penstock_compressor_traits& traits) const {
-    traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    SteeredCompressor::describe(traits);
     // The quantised form copies work before it looks for a threshold.
-    traits.folds = quantised_ ? 0 : sdk::kAllFolds;
-    if (works_on_devices()) traits.device_types = sdk::device::kWhereKernelsAre;
+    if (quantised_) traits.folds = 0;
   }
   // The quantised form has a threshold for each sign, and keeps the magnitudes of one sign at a
   // time in the scratch.

@@ -142,7 +142,7 @@ TEST(RedSync, BisectionAtAwkwardSizesEqualsTheOracle) {
 }
 
 TEST(RedSync, NarrowValuesEqualTheOracleAndLeaveTheirRoundingInWork) {
-  for (const char* type : {"fp16", "bf16", "int8"})
+  for (const char* type : {"fp16", "bf16", "int8", "sign"})
     for (const Distribution& distribution : distributions())
       for (const char* search : {"bisection", "trimmed"})
         expect_equals_steered_oracle(plugin(),

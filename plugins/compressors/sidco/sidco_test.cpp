@@ -199,7 +199,7 @@ TEST(Sidco, GammaAndGaussianLawsEqualTheOracle) {
 }
 
 TEST(Sidco, NarrowValuesEqualTheOracleAndLeaveTheirRoundingInWork) {
-  for (const char* type : {"fp16", "bf16", "int8"})
+  for (const char* type : {"fp16", "bf16", "int8", "sign"})
     for (const Distribution& distribution : distributions())
       for (const Setting& setting :
            {Setting{"exponential", 0, 0.05, 1, type}, Setting{"pareto", 2, 0.05, 3, type}})

@@ -45,9 +45,10 @@ TEST(Threshold, AwkwardSizesEqualTheOracle) {
 }
 
 TEST(Threshold, NarrowValuesEqualTheOracleAndLeaveTheirRoundingInWork) {
-  for (const char* type : {"fp16", "bf16", "int8"})
+  for (const char* type : {"fp16", "bf16", "int8", "sign"})
     for (const Distribution& distribution : distributions()) {
       Comparison narrow = comparison(2.5f, 0.1, {160, 0, 1, 31, 63}, 40, 3);
+      if (std::string(type) == "sign") narrow.rig.mass_tolerance = 0x1p-23;
       narrow.options.push_back({"value_type", type});
       expect_equals(narrow, above(2.5f, 0.1, type), distribution);
     }

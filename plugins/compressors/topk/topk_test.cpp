@@ -1,8 +1,10 @@
 // Top-k with a residual against full sorts in plain loops: equal to the bit over 100 steps.
+#include <support/coded.hpp>
 #include <support/compressor_cases.hpp>
 #include <support/conservation.hpp>
 #include <support/contraction.hpp>
 #include <support/sparse_oracle.hpp>
+#include <testing/checks.hpp>
 
 namespace penstock::test {
 namespace {
@@ -146,12 +148,16 @@ TEST(TopK, PayloadsAreInput) {
 }
 
 TEST(TopK, EveryValueTypeEqualsTheOracleOver100Steps) {
-  for (const char* type : {"fp16", "bf16", "int8"})
+  for (const auto& [type, tolerance] :
+       {std::pair{"fp16", 0.0}, {"bf16", 0.0}, {"int8", 0.0}, {"sign", 0x1p-23}})
     for (const Distribution& distribution : distributions())
       expect_equals({.plugin = topk(),
                      .options = {{"density", 0.05}, {"value_type", type}},
                      .shapes = kShapes,
-                     .rig = {.ranks = 3, .ranks_per_slice = 2, .check_mass = true},
+                     .rig = {.ranks = 3,
+                             .ranks_per_slice = 2,
+                             .check_mass = true,
+                             .mass_tolerance = tolerance},
                      .steps = 100},
                     largest_of(0.05, type), distribution);
 }
@@ -212,9 +218,102 @@ TEST(TopK, NarrowPayloadsAreInput) {
   }
 }
 
+// Signs: mean +4 and mean -2. The rest stays, and what rank 1 has not sent is nothing.
+TEST(TopK, SignsTravelWithTwoMeansAndTheRestStays) {
+  CompressorRig rig({.ranks = 2}, {{5}}, topk(), {{"density", 0.8}, {"value_type", "sign"}},
+                    residual());
+  const std::vector<float> zeros(5);
+  EXPECT_EQ(rig.step({{{5, -1, 0.5, 3, -3}}, {zeros}}), (Tensors{{2, -1, 0, 2, -1}}));
+  EXPECT_EQ(rig.work(0, 0), (std::vector<float>{1, 1, 0.5, -1, -1}));
+  EXPECT_EQ(rig.sent_count(0, 0), 4u);
+  EXPECT_EQ(rig.sent_count(1, 0), 0u) << "zero has no sign";
+  EXPECT_EQ(rig.work(1, 0), zeros);
+}
+
+TEST(TopK, EntriesOfOneSignNeedNoSecondMeanAndZerosAreLeftOut) {
+  CompressorRig rig({.ranks = 1}, {{3}}, topk(), {{"density", 1}, {"value_type", "sign"}},
+                    residual());
+  EXPECT_EQ(rig.step({{{-1, -2, -3}}}), (Tensors{{-2, -2, -2}}));
+  EXPECT_EQ(rig.work(0, 0), (std::vector<float>{1, 0, -1}));
+  EXPECT_EQ(rig.step({{{0, 0, 0}}}), (Tensors{{1, 0, -1}}));
+  EXPECT_EQ(rig.sent_count(0, 0), 2u);
+}
+
+TEST(TopK, SignsAreABitForEachIndexInTheirOrder) {
+  CompressorRig rig({.ranks = 1}, {{200}}, topk(), {{"density", 0.5}, {"value_type", "sign"}},
+                    residual());
+  std::vector<float> x(200);
+  for (uint64_t e = 0; e < 70; ++e) x[2 * e + 1] = e % 3 == 0 ? -1.0f : 2.0f;
+  const PayloadPointer payload = encode_once(rig, x);
+  ASSERT_EQ(payload->n_sections(), 3u);
+  EXPECT_EQ(payload->section(0).count, 70u) << "100 are chosen, among them 30 zeros";
+  EXPECT_EQ(payload->section(1).count, 2u);
+  ASSERT_EQ(payload->section(2).count, 2u);
+  for (uint64_t e = 0; e < 70; ++e) {
+    EXPECT_EQ(entry<uint32_t>(*payload, 0, e), 2 * e + 1);
+    EXPECT_EQ(entry<uint64_t>(*payload, 1, e / 64) >> e % 64 & 1, e % 3 == 0 ? 1u : 0u);
+  }
+  EXPECT_EQ(entry<uint64_t>(*payload, 1, 1) >> 6, 0u) << "bits behind the last";
+  EXPECT_EQ(entry<float>(*payload, 2, 0), 2.0f);
+  EXPECT_EQ(entry<float>(*payload, 2, 1), 1.0f);
+}
+
+TEST(TopK, SignsLoseNothing) {
+  for (const char* scope : {"item", "bucket"})
+    for (const Distribution& distribution : distributions())
+      for (uint32_t ranks = 1; ranks <= 4; ++ranks) {
+        CompressorRig rig({.ranks = ranks, .check_mass = true, .mass_tolerance = 0x1p-23},
+                          {{10, 16}, {0}, {1}, {31}}, topk(),
+                          {{"density", 0.1}, {"scope", scope}, {"value_type", "sign"}}, residual());
+        expect_conservation(rig, distribution, 50, KeptSize::kByLargest);
+      }
+}
+
+TEST(TopK, SignsAtAwkwardSizesEqualTheOracle) {
+  for (const AwkwardInput& input : awkward_inputs())
+    for (const double density : {0.01, 1.0})
+      expect_equals({.plugin = topk(),
+                     .options = {{"density", density}, {"value_type", "sign"}},
+                     .shapes = vectors(input.sizes),
+                     .rig = {.ranks = 2, .check_mass = true, .mass_tolerance = 0x1p-23},
+                     .steps = 2},
+                    largest_of(density, "sign"), input.distribution);
+}
+
+TEST(TopK, SignsAreAProjectionOfTheChosenEntries) {
+  expect_contraction({.plugin = topk(),
+                      .options = {{"density", 0.1}, {"value_type", "sign"}},
+                      .shapes = kShapes,
+                      .share = no_share,
+                      .rounding = 1e-6,
+                      .projects = true});
+}
+
+TEST(TopK, SignsNeedAMemoryThatKeepsAndTheCpu) {
+  const auto traits = [](const char* type) {
+    return CompressorInstance(topk(), {{"value_type", type}}).describe();
+  };
+  EXPECT_EQ(traits("sign").flags & PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS,
+            uint32_t{PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS});
+  EXPECT_EQ(traits("sign").device_types, uint64_t{1} << PENSTOCK_DEVICE_CPU);
+  EXPECT_EQ(traits("fp16").flags & PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS, 0u);
+}
+
+TEST(TopK, SignsKeepTheRulesOfEveryCompressor) {
+  EXPECT_NO_THROW(run_checks(topk(), {{"value_type", "sign"}}));
+}
+
+TEST(TopK, SignPayloadsAreInput) {
+  CompressorRig rig({.ranks = 2}, {{16}}, topk(), {{"density", 0.5}, {"value_type", "sign"}},
+                    residual());
+  expect_sign_payloads_are_input(rig);
+}
+
 TEST(TopK, CompensatingInTheSameSweepChangesNoBit) {
   for (const char* scope : {"item", "bucket"})
     expect_folding_changes_no_bit(topk(), {{"density", 0.1}, {"scope", scope}}, kShapes);
+  expect_folding_changes_no_bit(topk(), {{"density", 0.1}, {"value_type", "sign"}}, kShapes,
+                                0x1p-23);
 }
 
 TEST(TopK, RefusesMoreEntriesThanIndicesCanName) {
@@ -222,7 +321,8 @@ TEST(TopK, RefusesMoreEntriesThanIndicesCanName) {
 }
 
 TEST(TopK, EveryCodePathSendsTheSame) {
-  expect_one_result_wherever_it_runs(topk(), {});
+  for (const char* type : {"auto", "sign"})
+    expect_one_result_wherever_it_runs(topk(), {{"value_type", type}});
 }
 
 TEST(TopK, LeavesAtMostTheShareThatWasNotChosen) {

@@ -8,6 +8,7 @@
 #include <methods/device/masking.hpp>
 #include <methods/device/sparse.hpp>
 #include <methods/payload.hpp>
+#include <methods/sign_values.hpp>
 #include <penstock/memory.hpp>
 
 #include <algorithm>
@@ -121,7 +122,10 @@ class Dgc {
     if constexpr (sdk::device::kHasKernels)
       if (call.on_device()) return sdk::device::mask(call, item, taken, u);
     if (taken.kind() == PENSTOCK_PAYLOAD_DENSE) std::fill(u.begin(), u.end(), 0.0f);
-    if (taken.kind() != PENSTOCK_PAYLOAD_SPARSE) return;
+    // Signs and their means are coded, but their indices are those of a sparse payload.
+    const bool has_signs =
+        taken.kind() == PENSTOCK_PAYLOAD_CODED && sdk::SignValues::are_in(taken.c());
+    if (taken.kind() != PENSTOCK_PAYLOAD_SPARSE && !has_signs) return;
     const std::span<const uint32_t> indices = taken.section<uint32_t>(0);
     const uint64_t in_range = kernels::zero_at(indices.data(), indices.size(), u.data(), u.size());
     if (in_range != indices.size())

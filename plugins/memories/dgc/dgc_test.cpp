@@ -211,6 +211,14 @@ TEST(DgcMemory, MaskingForgetsOnlyWhatWasTaken) {
   EXPECT_EQ(rig.work(0, 0), (std::vector<float>{1, 5, 2, 0}));
 }
 
+TEST(DgcMemory, MaskingForgetsWhatWasTakenAsSigns) {
+  CompressorRig rig({.ranks = 1}, {{4}}, compressor("topk"),
+                    {{"density", 0.5}, {"value_type", "sign"}}, memory());
+  EXPECT_EQ(rig.step({{{1, 5, 2, 6}}}), (Tensors{{0, 5.5, 0, 5.5}}));
+  EXPECT_EQ(rig.memory_state(0, 0, "momentum"), (std::vector<float>{1, 0, 2, 0}));
+  EXPECT_EQ(rig.work(0, 0), (std::vector<float>{1, -0.5, 2, 0.5}));
+}
+
 // Few entries and many, pairs whose values are rounded, and payloads of all entries.
 TEST(DgcMemory, AVoidStepMasksNothing) {
   struct Case {
@@ -222,6 +230,7 @@ TEST(DgcMemory, AVoidStepMasksNothing) {
                                 {"topk", {{"density", 0.5}}, 0},
                                 {"topk", {{"density", 0.02}, {"scope", "bucket"}}, 0},
                                 {"topk", {{"density", 0.05}, {"value_type", "fp16"}}, 1e-5},
+                                {"topk", {{"density", 0.05}, {"value_type", "sign"}}, 1e-5},
                                 {"adtopk", {{"density", 0.05}}, 0},
                                 {"fp16", {}, 1e-5}};
   for (const Case& c : cases)

@@ -61,6 +61,30 @@ memory = "residual"
 [compressor.topk]
 value_type = "fp16")",
                  "adds up sparse payloads of float32 values");
+  expect_refused(R"([scheme]
+collective = "oktopk"
+transport = "loopback"
+compressor = "topk"
+memory = "residual"
+[compressor.topk]
+value_type = "sign")",
+                 "adds up sparse payloads of float32 values");
+  expect_refused(R"([scheme]
+compressor = "topk"
+memory = "none"
+collective = "loopback"
+[compressor.topk]
+value_type = "sign")",
+                 "works only if the memory keeps the values that were not sent");
+  expect_refused(R"([scheme]
+compressor = "topk"
+memory = "residual"
+owner_memory = "none"
+route = "shard"
+collective = "loopback"
+[compressor.topk]
+value_type = "sign")",
+                 "owners encode sums again");
 }
 
 TEST(SampleFit, ARefusalNamesPluginsOfTheBuildThatWouldDo) {

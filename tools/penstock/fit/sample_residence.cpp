@@ -34,7 +34,9 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
     const Scheme scheme = config.at_step(step);
     PENSTOCK_ASSIGN(auto bound_scheme,
                     BoundScheme::make(scheme, choose(scheme, gradients), registry,
-                                      {.world = kRanks, .forward_waits = true}));
+                                      {.world = kRanks,
+                                       .forward_waits = true,
+                                       .connects_devices = !scheme.device_transport.empty()}));
     stages.push_back({step, std::move(bound_scheme)});
   }
   const Scheme first = config.at_step(0);

@@ -38,8 +38,10 @@ Result<std::vector<StageTraffic>> sample_traffic(const Config& config, Registry&
   std::vector<StageTraffic> stages;
   for (const uint64_t stage : config.stages()) {
     const Scheme scheme = config.at_step(stage);
-    PENSTOCK_ASSIGN(const auto bound_scheme,
-                    BoundScheme::make(scheme, choose(scheme, gradients), registry, {ranks}));
+    PENSTOCK_ASSIGN(
+        const auto bound_scheme,
+        BoundScheme::make(scheme, choose(scheme, gradients), registry,
+                          {.world = ranks, .connects_devices = !scheme.device_transport.empty()}));
     SchemeCarriers by(scheme, registry);
     by.carriers.ranks_per_host = ranks_per_host;
     stages.push_back(bound_scheme->traffic(by.carriers, stage));
