@@ -1,6 +1,6 @@
 """Sparse methods with drawn or agreed positions or with positions per row, and alternating Power-SGD.
 
-Work of rank r is x_r = e_r + g_r, and e_r is its unsent part; without a memory e_r stays zero.
+Work of rank r is x_r = e_r + g_r, and e_r is its unsent part; without a memory e_r stays zero. COVAP: x_r = beta e_r + g_r.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class _Sparse(Method):
     """Methods that choose positions. `keeps`: unsent values stay in a residual."""
 
     alike = False  # all ranks choose equal positions: values are summed on the way, in their narrow type
+    beta = 1.0  # factor of the residual
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class _Sparse(Method):
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
         update: Gradients = {}
         for item in self.items:
-            works = [self.residual[r][item.name] + grads[r][item.name].reshape(-1) for r in range(self.ranks)]
+            works = [self.beta * self.residual[r][item.name] + grads[r][item.name].reshape(-1) for r in range(self.ranks)]
             total = torch.zeros(item.numel)
             if item.numel:
                 for rank, positions in enumerate(self.choose(step, item, works)):
@@ -158,6 +159,20 @@ class ChunkTopK(_Sparse):
         chosen[largest(norms, kept_count(chunks, self.density))] = True
         positions = torch.nonzero(chosen.repeat_interleave(self.chunk)[: item.numel]).flatten()
         return [positions] * len(works)
+
+
+class Covap(_Sparse):
+    """COVAP (arXiv:2311.04499): slice (step + index) mod (number of slices) of ceil(n / interval) neighbours."""
+
+    alike = True
+
+    def __init__(self, items: Sequence[Item], ranks: int, keeps: bool, interval: int = 4, beta: float = 1.0) -> None:
+        super().__init__(items, ranks, 1.0, keeps)
+        self.interval, self.beta = interval, beta
+
+    def choose(self, step: int, item: Item, works: list[torch.Tensor]) -> list[torch.Tensor]:
+        slices = torch.arange(item.numel).split(-(-item.numel // self.interval))
+        return [slices[(step + item.index) % len(slices)]] * len(works)
 
 
 @dataclass
