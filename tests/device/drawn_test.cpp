@@ -1,5 +1,5 @@
-// Random-k, top-k of chunks, and COVAP, on a device, compared with the CPU: equal positions, values,
-// sums and rests, to the bit.
+// Random-k, top-k of chunks, and COVAP, on a device, compared with the CPU: equal positions,
+// values, sums and rests, to the bit.
 #include "ranks.hpp"
 
 namespace penstock::simulated::drawn_test {

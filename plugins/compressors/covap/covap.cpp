@@ -18,9 +18,13 @@ namespace {
 class Covap : public sdk::SummedCompressor<Covap> {
  public:
   static inline const sdk::OptionList options{
-      sdk::integer_option("interval", 4).at_least(1).at_most(1024).unit("steps").summary(
-          "every element is sent once in this number of steps, and a step sends one slice of so "
-          "many of each gradient")};
+      sdk::integer_option("interval", 4)
+          .at_least(1)
+          .at_most(1024)
+          .unit("steps")
+          .summary("every element is sent once in this number of steps, and a step sends one slice "
+                   "of so "
+                   "many of each gradient")};
 
   explicit Covap(const sdk::Options& values)
       : SummedCompressor(""), interval_(static_cast<uint64_t>(values.integer("interval"))) {}
@@ -61,8 +65,7 @@ class Covap : public sdk::SummedCompressor<Covap> {
     if constexpr (sdk::device::kHasKernels)
       if (call.on_device()) {
         sdk::device::clear_floats(call, item, out);
-        if (!sum.empty())
-          sdk::device::copy_scaled(call, item, sum, call.result_scale(), slice);
+        if (!sum.empty()) sdk::device::copy_scaled(call, item, sum, call.result_scale(), slice);
         return;
       }
     sdk::clear(out);
@@ -103,4 +106,4 @@ PENSTOCK_COMPRESSOR(Covap, "compressor/covap", "0.1.0",
                     "sends one slice of every gradient in each step, in rotation; payloads are "
                     "summed on the way",
                     "Meng, Sun, Li, Near-Linear Scaling Data Parallel Training with "
-                    "Overlapping-Aware Gradient Compression, arXiv:2311.04499, 2023")
+                    "Overlapping-Aware Gradient Compression, arXiv:2311.04499, 2023");
