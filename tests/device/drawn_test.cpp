@@ -1,5 +1,5 @@
-// Random-k, and top-k of chunks, on a device, compared with the CPU: equal positions, values, sums
-// and rests, to the bit.
+// Random-k, top-k of chunks, and COVAP, on a device, compared with the CPU: equal positions,
+// values, sums and rests, to the bit.
 #include "ranks.hpp"
 
 namespace penstock::simulated::drawn_test {
@@ -35,18 +35,30 @@ TEST_F(DrawnOnADevice, SendsNoMoreInSixteenBitsThanASumOfAllRanksCanHold) {
 }
 
 TEST_F(DrawnOnADevice, OfAnAbsentSumIsZero) {
-  const Compressor randomk({"randomk"});
-  Ranks rank(randomk, {.shape = {1000}, .ranks = 1}, true);
-  EXPECT_EQ(rank[0].receive({rank[0].absent()}).message, "");
-  EXPECT_EQ(rank[0].floats("gradient"), std::vector<float>(1000));
+  for (const char* name : {"randomk", "covap"}) {
+    const Compressor compressor({name});
+    Ranks rank(compressor, {.shape = {1000}, .ranks = 1}, true);
+    EXPECT_EQ(rank[0].receive({rank[0].absent()}).message, "") << name;
+    EXPECT_EQ(rank[0].floats("gradient"), std::vector<float>(1000)) << name;
+  }
 }
 
 TEST_F(DrawnOnADevice, RefusesASumOfAnotherSize) {
-  const Compressor randomk({"randomk"});
-  Ranks rank(randomk, {.shape = {1000}, .ranks = 1}, true);
-  Sent sent = rank[0].send();
-  sent.sections[0].drop_last();
-  EXPECT_EQ(rank[0].receive({sent}).code, uint32_t{PENSTOCK_INVALID_PAYLOAD});
+  for (const char* name : {"randomk", "covap"}) {
+    const Compressor compressor({name});
+    Ranks rank(compressor, {.shape = {1000}, .ranks = 1}, true);
+    Sent sent = rank[0].send();
+    sent.sections[0].drop_last();
+    EXPECT_EQ(rank[0].receive({sent}).code, uint32_t{PENSTOCK_INVALID_PAYLOAD}) << name;
+  }
+}
+
+TEST_F(DrawnOnADevice, SlicesInRotationHaveTheBitsOfTheCpu) {
+  for (const int64_t n : kAwkwardSizes)
+    for (const int interval : {1, 2, 7})
+      for (const Work work : {Work::kKept, Work::kGradient})
+        expect_the_bits_of_the_cpu({"covap", {{"interval", interval}}},
+                                   {.shape = {n}, .work = work}, 3);
 }
 
 // Two kinds of sums: of norms, then of values.

@@ -21,7 +21,7 @@ from .routes import Hierarchical, Part, Shard, owners_on, parts
 from .quantised import Quantised, Send, Signum, ef_sign, natural, one_bit, qsgd, tern_grad
 from .threshold import AdaComp, AdaQ, FixedThreshold, GaussianK, RedSync, Sidco
 from .shift import Diana, Ef21, by_chance, by_top_k
-from .sparse_more import AdTopK, AlternatingPowerSgd, ArcTopK, ChunkTopK, RandomK
+from .sparse_more import AdTopK, AlternatingPowerSgd, ArcTopK, ChunkTopK, Covap, RandomK
 from .switching import Stage, SwitchingScheme
 from .top_k import TopK
 
@@ -52,10 +52,11 @@ QUANTISED: dict[str, tuple[Callable[..., Send], tuple[str, ...]]] = {
 
 
 # Methods of sparse_more.py and the options they simulate.
-SPARSE_MORE: dict[str, tuple[type[RandomK | ChunkTopK | ArcTopK | AdTopK], tuple[str, ...]]] = {
+SPARSE_MORE: dict[str, tuple[type[RandomK | ChunkTopK | ArcTopK | AdTopK | Covap], tuple[str, ...]]] = {
     "randomk": (RandomK, ("density", "unbiased", "value_type")),
     "chunktopk": (ChunkTopK, ("density", "chunk", "value_type")),
     "arctopk": (ArcTopK, ("density", "rank", "value_type")),
+    "covap": (Covap, ("interval",)),
     "adtopk": (AdTopK, ("density", "mode", "warm_up_steps", "reuse_steps", "total_steps", "value_type")),
 }
 
@@ -168,12 +169,15 @@ def _coded(choice: Choice, items: list[Item], ranks: int, seed: int) -> Method:
 
 
 def _sparse_more(choice: Choice, items: list[Item], ranks: int, seed: int) -> Method:
-    """Random-k, chunks, rows and ADTopk, with a plain residual or without a memory."""
+    """Random-k, chunks, rows and ADTopk, with a plain residual or without a memory; COVAP also with a residual that decays."""
     memory = choice.memory
-    if memory["plugin"] not in ("none", "residual") or memory.get("beta", 1.0) != 1.0 or memory.get("gamma", 1.0) != 1.0:
-        raise ValueError(f"the memory is {dict(memory)}, which this oracle does not simulate; a plain residual or none")
     method, names = SPARSE_MORE[choice.compressor["plugin"]]
+    decays = memory.get("beta", 1.0) != 1.0 and method is not Covap
+    if memory["plugin"] not in ("none", "residual") or decays or memory.get("gamma", 1.0) != 1.0:
+        raise ValueError(f"the memory is {dict(memory)}, which this oracle does not simulate; a plain residual or none")
     options = _options(choice.compressor, _same(*names))
+    if method is Covap:
+        options["beta"] = memory.get("beta", 1.0)
     if method is AdTopK:
         options.setdefault("value_type", "auto")
     seeds = {"seed": seed} if method in (RandomK, ArcTopK) else {}
@@ -267,7 +271,7 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
 ALIGNMENTS = {"none": 1, "fp16": 1, "bf16": 1, "topk": 1, "threshold": 1, "signsgd": 64, "signum": 64}
 
 # Compressors whose payloads the transport adds. On `shard` their gradients travel as on `flat`.
-SUMMED = {"none", "fp16", "bf16", "powersgd", "acpsgd", "powersgd-alternating", "randomk", "chunktopk", "arctopk", "sketch"}
+SUMMED = {"none", "fp16", "bf16", "powersgd", "acpsgd", "powersgd-alternating", "randomk", "chunktopk", "arctopk", "covap", "sketch"}
 
 VOTES = {"signsgd", "signum"}
 

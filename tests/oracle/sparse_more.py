@@ -1,6 +1,6 @@
 """Sparse methods with drawn or agreed positions, or with positions per row or whole rows, and alternating Power-SGD.
 
-Work of rank r is x_r = e_r + g_r, and e_r is its unsent part; without a memory e_r stays zero.
+Work of rank r is x_r = e_r + g_r, and e_r is its unsent part; without a memory e_r stays zero. COVAP: x_r = beta e_r + g_r.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class _Sparse(Method):
     """Methods that choose positions. `keeps`: unsent values stay in a residual."""
 
     alike = False  # all ranks choose equal positions: values are summed on the way, in their narrow type
+    beta = 1.0  # factor of the residual
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class _Sparse(Method):
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
         update: Gradients = {}
         for item in self.items:
-            works = [self.residual[r][item.name] + grads[r][item.name].reshape(-1) for r in range(self.ranks)]
+            works = [self.beta * self.residual[r][item.name] + grads[r][item.name].reshape(-1) for r in range(self.ranks)]
             total = torch.zeros(item.numel)
             if item.numel:
                 for rank, positions in enumerate(self.choose(step, item, works)):
@@ -200,6 +201,20 @@ class ArcTopK(_Sparse):
         total = narrowed(ascending_sum([narrowed(p, self.value_type, True) for p in own]), self.value_type, True)
         rows = largest(total.double().norm(dim=1).float(), kept_count(item.rows, self.density))
         return [(rows.reshape(-1, 1) * item.cols + torch.arange(item.cols)).flatten()] * len(works)
+
+
+class Covap(_Sparse):
+    """COVAP (arXiv:2311.04499): slice (step + index) mod (number of slices) of ceil(n / interval) neighbours."""
+
+    alike = True
+
+    def __init__(self, items: Sequence[Item], ranks: int, keeps: bool, interval: int = 4, beta: float = 1.0) -> None:
+        super().__init__(items, ranks, 1.0, keeps)
+        self.interval, self.beta = interval, beta
+
+    def choose(self, step: int, item: Item, works: list[torch.Tensor]) -> list[torch.Tensor]:
+        slices = torch.arange(item.numel).split(-(-item.numel // self.interval))
+        return [slices[(step + item.index) % len(slices)]] * len(works)
 
 
 @dataclass

@@ -9,10 +9,11 @@ from .cases import ITEMS, RANKS, expect_nothing_lost, gradients
 from .dense import DenseMean
 from .method import Item
 from .schemes import make_scheme
-from .sparse_more import AdTopK, AlternatingPowerSgd, ArcTopK, ChunkTopK, RandomK, drawn_positions
+from .sparse_more import AdTopK, AlternatingPowerSgd, ArcTopK, ChunkTopK, Covap, RandomK, drawn_positions
 
 KEEPING = {
     "random-k": lambda: RandomK(ITEMS, RANKS, True, 0.1),
+    "covap": lambda: Covap(ITEMS, RANKS, True),
     "chunks": lambda: ChunkTopK(ITEMS, RANKS, True, 0.1, 8),
     "rows": lambda: ArcTopK(ITEMS, RANKS, True, 0.1),
     "adtopk plain": lambda: AdTopK(ITEMS, RANKS, True, 0.1, "plain"),
@@ -28,7 +29,8 @@ def test_mass_is_conserved_over_a_hundred_steps(name: str) -> None:
 
 
 def test_density_one_is_the_dense_mean() -> None:
-    for method in (RandomK(ITEMS, RANKS, False, 1.0), ChunkTopK(ITEMS, RANKS, True, 1.0, 7), ArcTopK(ITEMS, RANKS, True, 1.0), AdTopK(ITEMS, RANKS, True, 1.0)):
+    wholes = (RandomK(ITEMS, RANKS, False, 1.0), ChunkTopK(ITEMS, RANKS, True, 1.0, 7), ArcTopK(ITEMS, RANKS, True, 1.0))
+    for method in (*wholes, AdTopK(ITEMS, RANKS, True, 1.0), Covap(ITEMS, RANKS, True, 1)):
         dense = DenseMean(ITEMS, RANKS)
         for step in range(2):
             ours, expected = method.step(step, gradients(step)), dense.step(step, gradients(step))
@@ -69,6 +71,22 @@ def test_rows_go_only_where_that_is_less() -> None:
     assert {shape: method.whole(Item("w", 0, shape)) for shape in shapes} == shapes
 
 
+def test_covap_sends_slice_after_slice_and_a_decayed_residual_with_it() -> None:
+    items = [Item("v", 0, (5,)), Item("w", 1, (1,)), Item("empty", 2, (0,))]
+    method = Covap(items, 1, True, 2, beta=0.5)
+    grads = [{"v": torch.ones(5), "w": torch.ones(1), "empty": torch.ones(0)}]
+    seen = [method.step(step, grads) for step in range(3)]
+    assert [update["v"].tolist() for update in seen] == [[1, 1, 1, 0, 0], [0, 0, 0, 1.5, 1.5], [1.5, 1.5, 1.5, 0, 0]]
+    assert [update["w"].tolist() for update in seen] == [[1]] * 3
+
+
+def test_covap_takes_the_growth_of_its_feedback_from_switches() -> None:
+    switches = [{"at_step": at_step, "set": {"memory": {"residual": {"beta": beta}}}} for at_step, beta in ((0, 0.5), (2, 1.0))]
+    scheme = make_scheme({"scheme": {"compressor": "covap", "memory": "residual"}, "switch": switches}, [Item("v", 0, (4,))], 1)
+    seen = [float(scheme.step([{"v": torch.ones(4)}])["v"].sum()) for _ in range(5)]
+    assert seen == [1, 1.5, 2.5, 3.5, 4]
+
+
 def test_adtopk_takes_the_largest_of_every_row_and_of_every_place_of_a_window() -> None:
     matrix = [Item("w", 0, (2, 3))]
     grads = [{"w": torch.tensor([[1.0, -9, 2], [0.1, 0.1, 0.05]])}]
@@ -84,7 +102,7 @@ def test_alternating_counts_half_of_the_factors() -> None:
 
 
 def test_scheme_files_become_the_methods_they_name() -> None:
-    for plugin, kind in (("randomk", RandomK), ("chunktopk", ChunkTopK), ("arctopk", ArcTopK), ("adtopk", AdTopK)):
+    for plugin, kind in (("randomk", RandomK), ("chunktopk", ChunkTopK), ("arctopk", ArcTopK), ("adtopk", AdTopK), ("covap", Covap)):
         scheme = make_scheme({"scheme": {"compressor": plugin, "memory": "residual"}}, ITEMS, RANKS)
         assert isinstance(scheme.methods[0], kind) and scheme.methods[0].keeps
     scheme = make_scheme({"scheme": {"compressor": "powersgd-alternating", "memory": "residual"}}, ITEMS, RANKS)

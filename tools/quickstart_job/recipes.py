@@ -107,6 +107,7 @@ _RECIPES = (
     Recipe("ef-sign", CONF / "ef-sign.toml", "ef-sign"),
     Recipe("ef21-sgdm", CONF / "ef21-sgdm.toml", "ef21-sgdm 1 %", own_momentum=True),
     Recipe("diana", CONF / "diana.toml", "diana 4 bits"),
+    Recipe("covap", CONF / "covap.toml", "covap, every 4 steps"),
     Recipe("sparseloco", CONF / "sparseloco.toml", "sparseloco's exchange"),
     Recipe("demo", CONF / "demo.toml", "demo 32 of 4096", votes=True),
     Recipe("one-bit", CONF / "one-bit.toml", "one-bit"),

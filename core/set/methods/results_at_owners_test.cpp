@@ -94,6 +94,7 @@ const Method kMethods[] = {
     {"compressor = \"fp16\"\nmemory = \"residual\""},
     {"compressor = \"bf16\"\nmemory = \"none\"", "", true},
     {"compressor = \"randomk\"\nmemory = \"residual\"", "[compressor.randomk]\ndensity = 0.1\n"},
+    {"compressor = \"covap\"\nmemory = \"residual\"", ""},
     {"compressor = \"powersgd\"\nmemory = \"residual\"", "", true},  // vectors travel uncompressed
 };
 

@@ -76,6 +76,7 @@ const ResidentMethod kMethods[] = {
      "density = 0.2\nchunk = 16\n[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = "
      "\"topk-simulated\"\n"},
     {"randomk", kWithResidual, 0, "randomk-simulated", "density = 0.1\n"},
+    {"covap", kWithResidual, 0, "covap-simulated", "interval = 3\n"},
     {"randomk_in_halves_nothing_kept", "memory = \"none\"\nscheduler = \"fusion\"", 0,
      "randomk-simulated", "density = 0.1\nvalue_type = \"fp16\"\n"},
 };

@@ -37,6 +37,7 @@ METHODS: dict[str, tuple[str, float]] = {
     "dgc": ("density = 0.05\nresample = false", 0),
     "adtopk": ('mode = "threshold"\nwarm_up_steps = 2', 0),
     "redsync": ("density = 0.05\nquantised = true", 1e-6),
+    "covap": ("interval = 3", 0),
     "fp16": ("", 0),
     "bf16": ("", 0),
     "powersgd": (f"rank = 4{VECTORS_AS_PAIRS}", 1e-4),
