@@ -44,8 +44,8 @@ Status Saver::load(std::string_view bytes) {
   if (saved.rank != set_.rank || saved.world != set_.world)
     return mismatch(
         "this state was saved by rank {} of {} of set '{}', it cannot be loaded by rank {} of {} "
-        "of set '{}'; to load the state of another number of ranks, give the shards of all ranks "
-        "(penstock_set_load_shards)",
+        "of set '{}'; to load the state of another number of ranks, give the states of all ranks "
+        "to penstock_set_load_shards, in Python to load_compression_shards or load_shards",
         saved.rank, saved.world, saved.name, set_.rank, set_.world, set_.name);
   PENSTOCK_ASSIGN(Plan plan, plan_from_bytes(saved.plan));
   PENSTOCK_TRY(loadable());

@@ -22,9 +22,9 @@ class Covap : public sdk::SummedCompressor<Covap> {
           .at_least(1)
           .at_most(1024)
           .unit("steps")
-          .summary("every element is sent once in this number of steps, and a step sends one slice "
-                   "of so "
-                   "many of each gradient")};
+          .summary(
+              "every element is sent once in this number of steps; a step sends one of so many "
+              "slices of each gradient")};
 
   explicit Covap(const sdk::Options& values)
       : SummedCompressor(""), interval_(static_cast<uint64_t>(values.integer("interval"))) {}
