@@ -67,6 +67,8 @@ _RECIPES = (
     Recipe("fusion", CONF / "fusion.toml", "fusion"),
     Recipe("dear", CONF / "dear.toml", "dear"),
     Recipe("topk-residual", CONF / "topk-residual.toml", "top-k 1 %", {"compressor.topk.density": 0.01}),
+    Recipe("topk-residual-fp32", CONF / "topk-residual.toml", "top-k 1 %, fp32", {"compressor.topk.value_type": "fp32"}),
+    Recipe("top-k-signs", CONF / "top-k-signs.toml", "top-k 1 %, signs"),
     Recipe("dgc", CONF / "dgc.toml", "dgc 1 %", {"compressor.dgc.density": 0.01}, ("switch",), own_momentum=True),
     Recipe("power-sgd", CONF / "power-sgd.toml", "power-sgd rank 4", {"compressor.powersgd.rank": 4}),
     Recipe("acp-sgd", CONF / "acp-sgd.toml", "acp-sgd rank 4", {"compressor.acpsgd.rank": 4}),
