@@ -62,7 +62,7 @@ void RendezvousTable::meet(uint32_t rank, Meet message, uint64_t now_us) {
   if (!rendezvous.failure.ok()) {
     reply(rank, message.id, rendezvous.failure);
     rendezvous.notified.insert(rank);
-    return forget_if_told(found);
+    return forget_if_notified(found);
   }
   if (rendezvous.arrivals.contains(rank)) {
     return reply(rank, message.id,
@@ -122,7 +122,7 @@ void RendezvousTable::leave(uint32_t rank) {
     if (!std::binary_search(ranks.begin(), ranks.end(), rank)) continue;
     if (!current->second.failure.ok()) {
       current->second.notified.insert(rank);
-      forget_if_told(current);
+      forget_if_notified(current);
     } else if (is_needed(current->second, rank)) {
       fail(current, has_left(current->first, current->second, rank));
       if (!run_failure_.ok()) return;
@@ -233,14 +233,14 @@ void RendezvousTable::fail(Map::iterator found, Status failure) {
   for (uint32_t rank : std::get<2>(found->first)) {
     if (!members_.is(rank, Presence::present)) rendezvous.notified.insert(rank);
   }
-  forget_if_told(found);
+  forget_if_notified(found);
 }
 
 void RendezvousTable::reply(uint32_t rank, uint64_t id, Status status) const {
   send_(rank, encode(Reply{.id = id, .status = std::move(status)}));
 }
 
-void RendezvousTable::forget_if_told(Map::iterator found) {
+void RendezvousTable::forget_if_notified(Map::iterator found) {
   if (found->second.notified.size() == std::get<2>(found->first).size())
     rendezvous_table_.erase(found);
 }

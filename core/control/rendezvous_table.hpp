@@ -85,7 +85,7 @@ class RendezvousTable {
   bool is_needed(const Rendezvous& rendezvous, uint32_t rank) const;
   Status has_left(const RendezvousKey& key, const Rendezvous& rendezvous, uint32_t rank) const;
   void complete(Map::iterator rendezvous);
-  void forget_if_told(Map::iterator rendezvous);
+  void forget_if_notified(Map::iterator rendezvous);
   void reply(uint32_t rank, uint64_t id, Status status) const;
   // ---- ranks without more data ----
   void has_joined(uint32_t rank);

@@ -2,6 +2,7 @@
 // error feedback rests on: every element is sent once in a round of slices, and no mass is lost.
 #include <support/coded.hpp>
 #include <support/conservation.hpp>
+#include <support/summed_cases.hpp>
 
 namespace penstock::test {
 namespace {
@@ -192,20 +193,7 @@ TEST(Covap, AForgottenStepSendsItsSliceAgain) {
 }
 
 TEST(Covap, SumsAreInput) {
-  CompressorRig rig({.ranks = 2}, {{40}}, covap());
-  OwnedPayload payload(rig.need(0).rounds[0].sections, -1);
-  payload.c()->kind = PENSTOCK_PAYLOAD_CODED;
-  for (const uint64_t count : {uint64_t{0}, uint64_t{9}, uint64_t{11}, UINT64_MAX}) {
-    payload.section(0).count = count;
-    EXPECT_TRUE(refuses(rig, payload, "gradient 'gradient0'"));
-  }
-  payload.section(0).count = 10;
-  payload.section(0).dtype = PENSTOCK_FLOAT64;
-  EXPECT_TRUE(refuses(rig, payload, "another dtype"));
-  payload.c()->kind = PENSTOCK_PAYLOAD_ABSENT;
-  EXPECT_TRUE(decode_once(rig, payload).ok());
-  const auto* out = static_cast<const float*>(rig.compressor_item(0, 0)->out.data);
-  EXPECT_EQ(std::vector<float>(out, out + 40), std::vector<float>(40));
+  expect_sums_are_input(covap(), {}, 10);
 }
 
 TEST(Covap, NeedsAMemoryUnlessEveryStepSendsAll) {

@@ -4,6 +4,7 @@
 #include <support/conservation.hpp>
 #include <support/half.hpp>
 #include <support/sparse_oracle.hpp>
+#include <support/summed_cases.hpp>
 
 #include <cmath>
 #include <set>
@@ -244,22 +245,8 @@ TEST(RandomK, PartsOfAGradientDrawTheWordsOfTheirElements) {
 }
 
 TEST(RandomK, SumsAreInput) {
-  for (const char* type : {"fp32", "bf16"}) {
-    CompressorRig rig({.ranks = 2}, {{40}}, randomk(), {{"density", 0.1}, {"value_type", type}});
-    OwnedPayload payload(rig.need(0).rounds[0].sections, -1);
-    payload.c()->kind = PENSTOCK_PAYLOAD_CODED;
-    for (const uint64_t count : {uint64_t{0}, uint64_t{3}, uint64_t{5}, UINT64_MAX}) {
-      payload.section(0).count = count;
-      EXPECT_TRUE(refuses(rig, payload, "gradient 'gradient0'"));
-    }
-    payload.section(0).count = 4;
-    payload.section(0).dtype = PENSTOCK_FLOAT64;
-    EXPECT_TRUE(refuses(rig, payload, "another dtype"));
-    payload.c()->kind = PENSTOCK_PAYLOAD_ABSENT;
-    EXPECT_TRUE(decode_once(rig, payload).ok());
-    const auto* out = static_cast<const float*>(rig.compressor_item(0, 0)->out.data);
-    EXPECT_EQ(std::vector<float>(out, out + 40), std::vector<float>(40));
-  }
+  for (const char* type : {"fp32", "bf16"})
+    expect_sums_are_input(randomk(), {{"density", 0.1}, {"value_type", type}}, 4);
 }
 
 TEST(RandomK, RefusesMoreEntriesThanIndicesCanName) {

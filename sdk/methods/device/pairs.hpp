@@ -37,10 +37,10 @@ class Sending {
     n_ = 0;
   }
 
+ private:
   // More than most buckets have. The entries lie on the caller's stack.
   static constexpr uint64_t kMost = 64;
 
- private:
   const Call& call_;
   kernels::ValueType type_ = kernels::ValueType::kFloat32;
   const penstock_item* first_ = nullptr;

@@ -11,7 +11,6 @@ import torch
 from local_steps_oracle import Simulation, Way
 from local_steps_support import (
     AVERAGE,
-    NONE,
     STREAM,
     TOPK,
     anchors_are_equal,
@@ -24,6 +23,7 @@ from local_steps_support import (
     train,
     train_once,
     wrap,
+    wrap_for,
 )
 from support import close, loss_of, make_batch, mine, run_checks, same_bits_on_all_ranks
 
@@ -52,14 +52,7 @@ def check_a_round_of_one_step_equals_averaged_gradients() -> None:
 
 def expect_the_simulation(way: Way, steps: int, name: str, **arguments: Any) -> None:
     model = make_model()
-    optimizer = wrap(
-        model,
-        inner_of(model, name),
-        every=way.every, fragments=way.fragments, delay=way.delay, mix=way.mix,
-        outer=hvd.OuterStep(way.lr, way.momentum, way.nesterov),
-        scheme=TOPK if way.density else NONE,
-        **arguments,
-    )  # fmt: skip
+    optimizer = wrap_for(way, model, inner_of(model, name), **arguments)
     train(model, optimizer, 0, steps)
     models = [make_model() for _ in range(hvd.size())]
     inner = [inner_of(one, name) for one in models]

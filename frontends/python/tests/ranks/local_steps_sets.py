@@ -9,7 +9,6 @@ import torch
 from local_steps_oracle import Simulation, Way
 from local_steps_support import (
     STREAM,
-    TOPK,
     copied,
     end,
     inner_of,
@@ -17,6 +16,7 @@ from local_steps_support import (
     train,
     train_once,
     wrap,
+    wrap_for,
 )
 from support import close, expect, run_checks
 
@@ -36,10 +36,7 @@ def wrap_on(members: hvd.ProcessSet, model: torch.nn.Module, **arguments: Any) -
 
 
 def train_in_my_set(model: torch.nn.Module, steps: int) -> Any:
-    optimizer = wrap_on(
-        mine(), model, every=WAY.every, fragments=WAY.fragments, delay=WAY.delay, mix=WAY.mix,
-        scheme=TOPK,
-    )  # fmt: skip
+    optimizer = wrap_for(WAY, model, inner_of(model, "sgd"), process_set=mine())
     train(model, optimizer, 0, steps)
     return optimizer
 

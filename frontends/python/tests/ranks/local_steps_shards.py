@@ -8,14 +8,12 @@ from typing import Any
 import torch
 from local_steps_oracle import Simulation, Way
 from local_steps_support import (
-    NONE,
-    TOPK,
     copied,
     inner_of,
     make_model,
     train,
     train_once,
-    wrap,
+    wrap_for,
 )
 from support import close, expect, run_checks
 
@@ -29,14 +27,7 @@ MOVES = [(WORLD, ODD)] if SIZE > 3 else [(ODD, FIRST), (ODD, WORLD)]
 
 
 def wrapped_for(way: Way, members: hvd.ProcessSet, model: torch.nn.Module) -> Any:
-    return wrap(
-        model,
-        inner_of(model, "sgd"),
-        every=way.every, fragments=way.fragments, delay=way.delay, mix=way.mix,
-        outer=hvd.OuterStep(way.lr, way.momentum, way.nesterov),
-        scheme=TOPK if way.density else NONE,
-        process_set=members,
-    )  # fmt: skip
+    return wrap_for(way, model, inner_of(model, "sgd"), process_set=members)
 
 
 def simulation_of(way: Way, members: hvd.ProcessSet) -> Simulation:

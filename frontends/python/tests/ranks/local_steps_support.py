@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from local_steps_oracle import Way
 from support import loss_of, make_batch
 
 import penstock.torch as hvd
@@ -55,6 +56,17 @@ def wrap(model: torch.nn.Module, inner: Any = None, **arguments: Any) -> Any:
     return hvd.LocalSteps(
         inner or inner_of(model), named_parameters=model.named_parameters(), **arguments
     )
+
+
+def wrap_for(way: Way, model: torch.nn.Module, inner: Any, **arguments: Any) -> Any:
+    return wrap(
+        model,
+        inner,
+        every=way.every, fragments=way.fragments, delay=way.delay, mix=way.mix,
+        outer=hvd.OuterStep(way.lr, way.momentum, way.nesterov),
+        scheme=TOPK if way.density else NONE,
+        **arguments,
+    )  # fmt: skip
 
 
 def train(model: Any, optimizer: Any, first: int, last: int) -> None:
