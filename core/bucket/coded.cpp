@@ -73,6 +73,28 @@ Status call_encode(BucketRun& bucket, Coding& coding, CompressorCall& call) {
   });
 }
 
+// The first item whose values are not finite, as an encode that inspects says it; or null.
+const ItemRun* found_not_finite(Coding& coding, const CompressorCall& call) {
+  for (const size_t position : call.positions) {
+    ItemRun& item = coding.items[position];
+    if (item.of->inspected_by_encode && item.own.front().c()->kind == PENSTOCK_PAYLOAD_ABSENT)
+      return &item;
+  }
+  return nullptr;
+}
+
+// Brings the coding into the state in which it would be if Load had found values that are not
+// finite: this rank sends nothing, and no state has taken anything.
+Status undo(BucketRun& bucket, Coding& coding) {
+  bucket.nonfinite = coding.nonfinite = true;
+  coding.compensated = false;
+  for (ItemRun& item : coding.items) {
+    for (StateView* state : item.states) PENSTOCK_TRY(state->copy_after_all());
+    if (!item.own.empty()) item.own.front().absent();
+  }
+  return {};
+}
+
 Status call_decode(BucketRun& bucket, Coding& coding, CompressorCall& call) {
   const auto noted = plugin_call(bucket, "compressor", call.compressor->name(), "decode");
   penstock_step step = coding.step;
@@ -205,6 +227,11 @@ Status Encode::begin(BucketRun& bucket) {
     }
     PENSTOCK_TRY(
         take_time(bucket, call, part(), [&] { return call_encode(bucket, coding, call); }));
+    if (const ItemRun* item = round_ == 0 ? found_not_finite(coding, call) : nullptr) {
+      note_nonfinite(bucket.context, *item->gradient);
+      PENSTOCK_TRY(undo(bucket, coding));
+      continue;
+    }
     for (size_t position : call.positions) {
       PENSTOCK_TRY(send_zeros(coding.items[position], round_));
       PENSTOCK_TRY(check_own(bucket, coding.items[position], round_));

@@ -31,8 +31,9 @@ struct PieceRun {
   // The piece is alone in its bucket and is summed unchanged. No flag is sent, and values that are
   // not finite arrive on every rank.
   bool is_never_void = false;
-  WorkMemory wide;         // the copy, in float32
-  void* values = nullptr;  // in this step
+  bool inspected_by_encode = false;  // Load does not look for values that are not finite
+  WorkMemory wide;                   // the copy, in float32
+  void* values = nullptr;            // in this step
 
   void* storage() const;  // its address in the gradient's storage
 };

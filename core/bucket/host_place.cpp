@@ -102,7 +102,7 @@ bool HostPlace::load(BucketRun& bucket, size_t number) const {
     add_carry(*piece.gradient, {piece.piece.first, piece.piece.numel}, piece.dtype, piece.values,
               bucket.context.step.grad_scale);
   if (bucket.context.measures_norm) add_norm(bucket, piece);
-  return looks_finite(piece, bucket.context.step.index);
+  return piece.inspected_by_encode || looks_finite(piece, bucket.context.step.index);
 }
 
 Status HostPlace::store(BucketRun& bucket, PieceRun& piece) const {

@@ -143,6 +143,24 @@ void let_decode_divide(BucketRun& bucket) {
   }
 }
 
+// Leaves the inspection of gradients to an encode that inspects what it compensates. That is later
+// than Load, so all that the step has written to states by then must have another generation.
+void let_encode_inspect(BucketRun& bucket) {
+  Coding& coding = *bucket.codings.front();
+  if (coding.leg != 0 || coding.prologue != nullptr || bucket.context.nonfinite_is_strict) return;
+  const bool can_undo =
+      std::all_of(coding.items.begin(), coding.items.end(), [](const ItemRun& item) {
+        return item.place().works_at_once() &&
+               std::all_of(item.states.begin(), item.states.end(),
+                           [](const StateView* state) { return state->before() != nullptr; });
+      });
+  if (!can_undo) return;
+  for (PieceRun& piece : bucket.pieces) piece.inspected_by_encode = true;
+  for (const ItemRun& item : coding.items)
+    if (!item.encodes || !item.folds_generations || !fold_encoder(*item.compressor).inspects)
+      item.of->inspected_by_encode = false;
+}
+
 void list_memory_calls(Coding& coding) {
   for (size_t i = 0; i < coding.items.size(); ++i) {
     ItemRun& item = coding.items[i];
@@ -215,8 +233,9 @@ FoldEncoder fold_encoder(const CompressorInstance& compressor) {
                ? encoder
                : nullptr;
   };
-  if (const auto* encoder = ask(PENSTOCK_FOLD_EXTENSION_2)) return {encoder, true};
-  return {ask(PENSTOCK_FOLD_EXTENSION), false};
+  if (const auto* encoder = ask(PENSTOCK_FOLD_EXTENSION_3)) return {encoder, true, true};
+  if (const auto* encoder = ask(PENSTOCK_FOLD_EXTENSION_2)) return {encoder, true, false};
+  return {ask(PENSTOCK_FOLD_EXTENSION), false, false};
 }
 
 Status lay_out(BucketRun& bucket, StateStore& states) {
@@ -243,6 +262,7 @@ Status lay_out(BucketRun& bucket, StateStore& states) {
       PENSTOCK_TRY(lay_out_round(bucket, leg, ends, states, round));
   }
   let_decode_divide(bucket);
+  let_encode_inspect(bucket);
   return {};
 }
 

@@ -10,6 +10,7 @@ namespace penstock {
 struct FoldEncoder {
   const penstock_fold_encoder* table = nullptr;
   bool reads_before = false;  // from one generation of work and momentum into the next
+  bool inspects = false;      // whether the gradients are finite
 };
 FoldEncoder fold_encoder(const CompressorInstance& compressor);  // [control]
 

@@ -203,6 +203,39 @@ TEST(Layout, ItemsAreFoldedInTheirFirstRoundOnly) {
   EXPECT_EQ(memory.unfolded, std::vector<const penstock_item*>{&other.for_memory});
 }
 
+// Folds, and inspects what it folds.
+std::unique_ptr<CompressorInstance> inspecting_compressor() {
+  static const penstock_fold_encoder encoder{sizeof(penstock_fold_encoder),
+                                             [](auto...) -> penstock_status* { return nullptr; }};
+  static penstock_compressor table = *compressor_named("topk")->table();
+  table.extension = [](void*, penstock_str id) -> const void* {
+    return view(id) == PENSTOCK_FOLD_EXTENSION_3 ? &encoder : nullptr;
+  };
+  return std::move(CompressorInstance::borrow("inspects", &table, nullptr).value());
+}
+
+// The core's own tests of steps that are not finite show what then happens.
+TEST(Layout, EncodeInspectsOnlyWhatItCompensatesFromOneGenerationIntoTheNext) {
+  const auto inspected = [](const std::function<void(PaperBucket&, ItemRun&)>& change) {
+    PaperBucket paper(0, 2);
+    const auto compressor = inspecting_compressor();
+    ItemRun& item = paper.add("w", 2, {pairs(2)});
+    item.compressor = compressor.get();
+    item.folded = item.folds_generations = true;
+    change(paper, item);
+    EXPECT_TRUE(paper.lay_out().ok());
+    return item.of->inspected_by_encode;
+  };
+  EXPECT_TRUE(inspected([](PaperBucket&, ItemRun&) {}));
+  EXPECT_FALSE(inspected([](PaperBucket&, ItemRun& item) { item.folds_generations = false; }));
+  EXPECT_FALSE(inspected([](PaperBucket&, ItemRun& item) { item.encodes = false; }));
+  EXPECT_FALSE(inspected([](PaperBucket&, ItemRun& item) { item.n_scalars = 1; }));
+  EXPECT_FALSE(inspected(
+      [](PaperBucket& paper, ItemRun& item) { item.compressor = paper.compressor.get(); }));
+  EXPECT_FALSE(
+      inspected([](PaperBucket& paper, ItemRun&) { paper.context.nonfinite_is_strict = true; }));
+}
+
 TEST(Layout, AMemoryIsToldOfThePayloadOfTheLastRound) {
   PaperBucket paper(1, 2);
   ItemRun& two = paper.add("two", 2, {summed({exactly(2)}), summed({exactly(1)})});

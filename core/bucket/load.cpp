@@ -22,12 +22,6 @@ void add_carry_to_halves(uint32_t dtype, void* values, const float* carry, uint6
   }
 }
 
-void note_nonfinite(SetContext& context, const Gradient& gradient) {
-  uint64_t none = SetContext::kNoGradient;
-  context.nonfinite_gradient.compare_exchange_strong(none, gradient.index,
-                                                     std::memory_order_relaxed);
-}
-
 void take_note(BucketRun& bucket, const PieceRun& piece, bool is_finite) {
   if (is_finite) return;
   note_nonfinite(bucket.context, *piece.gradient);
@@ -36,6 +30,12 @@ void take_note(BucketRun& bucket, const PieceRun& piece, bool is_finite) {
 }
 
 }  // namespace
+
+void note_nonfinite(SetContext& context, const Gradient& gradient) {
+  uint64_t none = SetContext::kNoGradient;
+  context.nonfinite_gradient.compare_exchange_strong(none, gradient.index,
+                                                     std::memory_order_relaxed);
+}
 
 double to_true_units(const BucketRun& bucket, const ItemRun& sum) {
   return sum.sum_of->work_is == PENSTOCK_WORK_IS_GRAD ? 1 / bucket.context.step.grad_scale : 1;

@@ -8,14 +8,17 @@ namespace penstock {
 // Resets the facts of the last step in the bucket, and takes the gradients of the current step. On
 // the host it widens 16-bit gradients if compressor or memory works in float32, adds the carry if
 // the memory has neither momentum nor shift (Finish adds the other carries), and inspects the
-// values for numbers that are not finite. Inspect has inspected gradients on a device, and Load
-// reads its findings.
+// values for numbers that are not finite, unless Encode will inspect them. Inspect has inspected
+// gradients on a device, and Load reads its findings.
 class Load final : public Stage {
  public:
   Load() : Stage("load") {}
   bool runs(const BucketRun&) const override { return true; }
   Status begin(BucketRun& bucket) override;
 };
+
+// Notes the gradient, if it is the first of this step whose values are not finite. [engine]
+void note_nonfinite(SetContext& context, const Gradient& gradient);
 
 // Adds `scale` times the carry in `range` of a gradient to `values`.
 void add_carry(const Gradient& gradient, const ElementRange& range, uint32_t dtype, void* values,

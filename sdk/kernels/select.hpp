@@ -52,7 +52,18 @@ struct SelectSegment {
   float* values;
   uint64_t count = 0;
   const Fold* fold = nullptr;
+
+  // One value, as it is after the fold. A caller that reads values far apart prefetches them some
+  // 30 values early; a prefetch behind the end has no effect.
+  float at(uint64_t i) const { return fold == nullptr ? x[i] : compensated(*fold, i); }
+  void fetch(uint64_t i) const {
+    if (fold == nullptr)
+      __builtin_prefetch(x + i);
+    else
+      prefetch(*fold, i);
+  }
 };
+inline constexpr uint64_t kFetchedEarly = 32;  // values
 
 // The k largest entries across all segments, k <= sum of n < 2^32; ties go to the earlier segment.
 void select_largest(std::span<SelectSegment> segments, uint64_t k, SelectScratch scratch,

@@ -20,6 +20,7 @@ template <uint32_t kDtype, auto kShare, auto kNarrow, auto kWiden>
 class HalfCast {
  public:
   static constexpr bool kScalesResult = true;
+  static constexpr bool kInspects = true;
   static constexpr uint64_t kMeanDtypes = PENSTOCK_DTYPE_BIT(kDtype);
   static inline const OptionList options{};
   explicit HalfCast(const Options&) : path_(agreed_code_path("")) {}

@@ -36,7 +36,10 @@ inline kernels::Fold fold_of(const penstock_fold& fold, const Item& item, const 
 
 // Calls encode(item, payload, fold) for every item of a call. encode must apply `fold` to work
 // first, or in its sweep over work; `fold` is null if work is compensated already. `folds` is null
-// for a call without any fold.
+// for a call without any fold. The payload of an item is absent if its compensated work is not
+// finite. A method whose encode accepts such work may declare
+//     static constexpr bool kInspects = true;
+// and then the core saves its own inspection ("penstock.fold/3" in fold.h).
 template <typename Encode>
 void encode_each(const Call& call, const Items& items, PayloadWriters& payloads,
                  const penstock_fold* const* folds, Encode&& encode) {
@@ -45,8 +48,11 @@ void encode_each(const Call& call, const Items& items, PayloadWriters& payloads,
     if (folds == nullptr || folds[i] == nullptr) {
       encode(items[i], payload, nullptr);
     } else {
-      const kernels::Fold fold = fold_of(*folds[i], items[i], call);
+      kernels::Fold fold = fold_of(*folds[i], items[i], call);
+      bool is_finite = true;
+      fold.is_finite = &is_finite;
       encode(items[i], payload, &fold);
+      if (!is_finite) payload.absent();
     }
   }
 }

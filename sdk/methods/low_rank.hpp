@@ -249,6 +249,7 @@ class LowRankCompressor : public SummedCompressor<Method> {
 class AlternatingFactors : public LowRankCompressor<AlternatingFactors> {
  public:
   static constexpr bool kFolds = true;
+  static constexpr bool kInspects = true;
   void plan(const PlanCall& call, const Item& item, CompressorNeed& need) {
     need.period = 2;
     if (!coded(item)) return plan_dense(item, need);

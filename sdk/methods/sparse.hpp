@@ -24,12 +24,15 @@
 // than 32 bits can number, and for gradients of a bucket in different units.
 #pragma once
 
+#include <kernels/on_code_path.hpp>
 #include <kernels/stream.hpp>
 #include <methods/agreed.hpp>
 #include <methods/density.hpp>
 #include <methods/device/choices.hpp>
 #include <methods/folded.hpp>
 #include <methods/sparse_values.hpp>
+
+#include <cstring>
 
 namespace penstock::sdk {
 
@@ -131,7 +134,7 @@ class SparseCompressor : public FoldingEncoder<Method> {
     kernels::SelectSegment target = entries_of(item, payload, fold);
     method().choose(
         Choice{call, item, {&target, 1}, method().most(target.n), select_scratch(call), path_});
-    SparseValues::write(item, payload, target.count);
+    if (is_finite(fold)) SparseValues::write(item, payload, target.count);
   }
 
   // out (+)= the entries of all ranks, in ascending order of ranks; entries with an equal index are
@@ -177,6 +180,12 @@ class SparseCompressor : public FoldingEncoder<Method> {
 
   const Method& method() const { return static_cast<const Method&>(*this); }
 
+  // Whether the work that `fold` has compensated is finite. Values that are not finite have no
+  // scale, and the payload will be absent.
+  static bool is_finite(const kernels::Fold* fold) {
+    return fold == nullptr || fold->is_finite == nullptr || *fold->is_finite;
+  }
+
   // Whether Method chooses on a device. A function, because Method must be complete.
   static constexpr bool has_device_choice() {
     return requires(const Method& some, const device::Choice& from) {
@@ -218,10 +227,12 @@ class SparseCompressor : public FoldingEncoder<Method> {
     const auto sum_range = [&](float* target, uint64_t begin, uint64_t count) {
       for (uint64_t at = 0; at < count; at += kernels::kStreamTile) {
         const std::span<float> tile(target + at, std::min(kernels::kStreamTile, count - at));
-        if (first) std::fill(tile.begin(), tile.end(), 0.0f);
+        if (first) std::memset(tile.data(), 0, tile.size_bytes());
         for (SparseValues::Sender& sender : senders) SparseValues::add(sender, begin + at, tile);
         if (scale != 1)
-          for (float& value : tile) value *= scale;
+          kernels::on_code_path(path_, [=]() PENSTOCK_LOOP {
+            for (float& value : tile) value *= scale;
+          });
       }
     };
     if (first)
@@ -236,18 +247,23 @@ class SparseCompressor : public FoldingEncoder<Method> {
     const auto segments = call.scratch<kernels::SelectSegment>(items.size());
     const auto all_folds = call.scratch<kernels::Fold>(items.size(), items.size() * kFoldOffset);
     uint64_t most = 0;
+    bool all_finite = true;
     for (uint64_t i = 0; i < items.size(); ++i) {
       most += method().most(items[i].numel());
       segments[i] = entries_of(items[i], payloads[i], nullptr);
       if (folds == nullptr || folds[i] == nullptr) continue;
       all_folds[i] = fold_of(*folds[i], items[i], call);
+      all_folds[i].is_finite = &all_finite;
       segments[i].fold = &all_folds[i];
     }
     method().choose(Choice{call, items[0], segments, most,
                            select_scratch(call, items.size() * kBytesPerItem), path_});
     for (uint64_t i = 0; i < items.size(); ++i) {
       PayloadWriter payload = payloads[i];
-      SparseValues::write(items[i], payload, segments[i].count);
+      if (all_finite)
+        SparseValues::write(items[i], payload, segments[i].count);
+      else
+        payload.absent();
     }
   }
 

@@ -2,6 +2,7 @@
 #include <penstock/views.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <testing/checks.hpp>
 #include <testing/rig.hpp>
 
@@ -158,7 +159,7 @@ Check::Found folding(const LoadedPlugin& plugin, const OptionSettings& options) 
   const CompressorInstance instance(plugin, options);
   const uint32_t folds = instance.describe().folds;
   if (folds == 0) return {true, "it folds no memory's sweep into its own"};
-  promise(fold_encoder_of(instance, false) != nullptr,
+  promise(fold_encoder_of(instance, PENSTOCK_FOLD_EXTENSION) != nullptr,
           "its traits name forms that it folds, but it does not answer to ",
           PENSTOCK_FOLD_EXTENSION);
   const std::vector<Shape> shapes{{7}, {33, 65}, {0}, {1}, {5000}};
@@ -166,7 +167,7 @@ Check::Found folding(const LoadedPlugin& plugin, const OptionSettings& options) 
        {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_HEAVY_BALL, PENSTOCK_FORM_NESTEROV})
     for (const bool reads_before : {false, true}) {
       if ((folds >> (form - 1) & 1) == 0) continue;
-      if (fold_encoder_of(instance, reads_before) == nullptr) continue;
+      if (reads_before && fold_encoder_of(instance, PENSTOCK_FOLD_EXTENSION_2) == nullptr) continue;
       const RigSettings apart{.ranks = 2, .keep = true, .form = form};
       RigSettings together = apart;
       together.fold = true;
@@ -192,6 +193,39 @@ Check::Found faulty_payloads(const LoadedPlugin& plugin, const OptionSettings& o
   });
 }
 
+// An encoder that inspects gives an absent payload where a value is not finite, and nowhere else.
+Check::Found inspection(const LoadedPlugin& plugin, const OptionSettings& options) {
+  const std::string reason = not_simulated(plugin, options, true);
+  if (!reason.empty()) return {true, reason};
+  const CompressorInstance instance(plugin, options);
+  if (fold_encoder_of(instance, PENSTOCK_FOLD_EXTENSION_3) == nullptr)
+    return {true, "it does not inspect what it compensates"};
+  const std::vector<Shape> shapes{{7}, {33, 65}, {1}, {20000}};
+  const float broken[] = {std::numeric_limits<float>::quiet_NaN(),
+                          -std::numeric_limits<float>::infinity()};
+  for (const uint32_t form :
+       {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_HEAVY_BALL, PENSTOCK_FORM_NESTEROV}) {
+    if ((instance.describe().folds >> (form - 1) & 1) == 0) continue;
+    const RigSettings settings{
+        .ranks = 1, .keep = true, .fold = true, .fold_reads_before = true, .form = form};
+    CompressorRig sound(settings, shapes, plugin, options);
+    const RankTensors finite = gradients_of(sound, kInputs[0]);
+    for (const bool absent : sound.absent_after_encode(finite))
+      promise(!absent, "a payload is absent although all values are finite, form ", form);
+    for (uint64_t i = 0; i < shapes.size(); ++i)
+      for (const float value : broken)
+        for (const uint64_t at : {uint64_t{0}, sound.numel(i) - 1}) {
+          CompressorRig rig(settings, shapes, plugin, options);
+          RankTensors gradients = finite;
+          gradients[0][i][at] = value;
+          promise(rig.absent_after_encode(gradients)[i], "element ", at, " of gradient ", i, " is ",
+                  value, ", and the payload is not absent (", PENSTOCK_FOLD_EXTENSION_3, "), form ",
+                  form);
+        }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<Check> compressor_checks() {
@@ -202,6 +236,7 @@ std::vector<Check> compressor_checks() {
           {"means", mean_by_decode},
           {"forgotten steps", forgotten_steps},
           {"folding", folding},
+          {"inspection", inspection},
           {"faulty payloads", faulty_payloads}};
 }
 

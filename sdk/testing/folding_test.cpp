@@ -70,11 +70,29 @@ LoadedPlugin loaded() {
   return plugin;
 }
 
+// Folds, and promises an inspection, but compensates without it.
+class PromisesToInspect : public sdk::SparseCompressor<PromisesToInspect> {
+ public:
+  static inline const sdk::OptionList options{sdk::SparseValues::option()};
+  static constexpr bool kFolds = true;
+  static constexpr bool kInspects = true;
+  explicit PromisesToInspect(const sdk::Options& values) : SparseCompressor(values, "promises") {}
+  uint64_t most(uint64_t n) const { return (n + 9) / 10; }
+  void choose(const sdk::Choice& from) const {
+    kernels::SelectSegment& segment = from.only();
+    kernels::Fold fold = *segment.fold;
+    fold.is_finite = nullptr;
+    segment.fold = nullptr;
+    kernels::compensate(fold, segment.n, from.path);
+    from.largest(from.most);
+  }
+};
+
 // The finding of the kit's check about the plugin; empty if there is none.
 template <typename Method>
-std::string said() {
+std::string said(std::string_view name = "folding") {
   for (const Check& check : compressor_checks()) {
-    if (check.name != "folding") continue;
+    if (check.name != name) continue;
     try {
       return check.run(loaded<Method>(), {}).note;
     } catch (const BrokenPromise& broken) {
@@ -105,6 +123,15 @@ TEST(Folding, OfAMethodThatLooksTooEarlyIsSeen) {
 TEST(Folding, ThatForgetsWhereThingsWereBeforeIsSeen) {
   const std::string found = said<FoldsInPlace>();
   EXPECT_NE(found.find("what was before elsewhere"), std::string::npos) << found;
+}
+
+TEST(Inspection, IsOptIn) {
+  EXPECT_EQ(said<SweepsApart>("inspection"), "it does not inspect what it compensates");
+}
+
+TEST(Inspection, ThatIsPromisedAndNotDoneIsSeen) {
+  const std::string found = said<PromisesToInspect>("inspection");
+  EXPECT_NE(found.find("element 0 of gradient 0 is nan"), std::string::npos) << found;
 }
 
 }  // namespace

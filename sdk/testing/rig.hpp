@@ -68,6 +68,9 @@ class CompressorRig {
   // sends, and then the good payloads. The plugin should return an error, may return none, and must
   // not write beside the buffers.
   void faulty_step(const RankTensors& gradients);
+  // Calls the folded encode of rank 0 alone, which writes its states, and returns for each item
+  // whether its payload is absent. With `fold` only.
+  std::vector<bool> absent_after_encode(const RankTensors& gradients);
 
   uint32_t ranks() const { return settings_.ranks; }
   uint64_t n_items() const { return shapes_.size(); }
@@ -174,10 +177,9 @@ class CompressorRig {
   bool faulty_ = false;
 };
 
-// The compressor's fold encoder. Null if it does not fold, or if `reads_before` is set and it
-// cannot read the content before the step from another place.
+// The compressor's fold encoder under this id of fold.h; null if it has none.
 const penstock_fold_encoder* fold_encoder_of(const CompressorInstance& compressor,
-                                             bool reads_before);
+                                             std::string_view id);
 
 // gradients[rank][item] of the given element counts, drawn with one seed per rank, item and step.
 RankTensors draw_gradients(std::vector<float> (*draw)(uint64_t, uint64_t), uint32_t ranks,

@@ -78,7 +78,9 @@ Outcome CompressorRig::encode_folded(uint32_t rank, uint32_t round, const ItemLi
                                      const StepSettings& settings,
                                      const std::vector<penstock_payload*>& payloads) {
   const CompressorInstance& compressor = *ranks_[rank].compressor;
-  const penstock_fold_encoder* encoder = fold_encoder_of(compressor, settings_.fold_reads_before);
+  const penstock_fold_encoder* encoder =
+      fold_encoder_of(compressor, settings_.fold_reads_before ? PENSTOCK_FOLD_EXTENSION_2
+                                                              : PENSTOCK_FOLD_EXTENSION);
   if (encoder == nullptr) throw std::runtime_error("the compressor folds nothing");
   std::vector<penstock_fold> folds(items.size());
   std::vector<const penstock_fold*> pointers;
@@ -110,14 +112,33 @@ Outcome CompressorRig::encode_folded(uint32_t rank, uint32_t round, const ItemLi
   return outcome;
 }
 
+std::vector<bool> CompressorRig::absent_after_encode(const RankTensors& gradients) {
+  const StepSettings settings;
+  load_gradients(gradients, settings);
+  ItemList items;
+  std::vector<PayloadPointer> payloads;
+  std::vector<penstock_payload*> pointers;
+  for (uint64_t i = 0; i < n_items(); ++i) {
+    if (needs()[i].rounds.empty()) continue;
+    items.push_back(i);
+    payloads.push_back(std::make_unique<OwnedPayload>(needs()[i].rounds[0].sections, 0));
+    pointers.push_back(payloads.back()->c());
+  }
+  require(encode_folded(0, 0, items, settings, pointers), "encode");
+  promise_intact("encode");
+  std::vector<bool> absent(n_items(), true);
+  for (uint64_t p = 0; p < items.size(); ++p) {
+    promise(payloads[p]->intact(), "encode wrote beyond a section of a payload");
+    absent[items[p]] = pointers[p]->kind == PENSTOCK_PAYLOAD_ABSENT;
+  }
+  return absent;
+}
+
 const penstock_fold_encoder* fold_encoder_of(const CompressorInstance& compressor,
-                                             bool reads_before) {
+                                             std::string_view id) {
   if (compressor.table().extension == nullptr) return nullptr;
-  const penstock_str id =
-      reads_before ? penstock_str{PENSTOCK_FOLD_EXTENSION_2, sizeof PENSTOCK_FOLD_EXTENSION_2 - 1}
-                   : penstock_str{PENSTOCK_FOLD_EXTENSION, sizeof PENSTOCK_FOLD_EXTENSION - 1};
   return static_cast<const penstock_fold_encoder*>(
-      compressor.table().extension(compressor.self(), id));
+      compressor.table().extension(compressor.self(), {id.data(), id.size()}));
 }
 
 }  // namespace penstock::test

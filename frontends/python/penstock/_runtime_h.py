@@ -8,7 +8,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char, c_double, c_int32, c_int64, c_uin
 from penstock._structures import Sized, Text
 
 ABI_MAJOR = 0
-ABI_MINOR = 12
+ABI_MINOR = 13
 OK = 0
 INVALID_ARGUMENT = 1
 FAILED_PRECONDITION = 2

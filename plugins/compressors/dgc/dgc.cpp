@@ -57,6 +57,7 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
         resample_(values.boolean("resample")) {}
 
   static constexpr bool kFolds = true;  // a sample is compensated on its own
+  static constexpr bool kInspects = true;
 
   void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
     SparseCompressor::plan(call, item, need);
@@ -138,8 +139,8 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
     const auto sample = from.call.scratch<float>(drawn.count);
     const auto keys = from.call.scratch<uint32_t>(drawn.count, sample_bytes(geometry) / 2);
     for (uint64_t j = 0; j < drawn.count; ++j) {
-      const uint64_t i = drawn.start + j * geometry.stride;
-      sample[j] = target.fold == nullptr ? target.x[i] : kernels::compensated(*target.fold, i);
+      target.fetch(drawn.start + (j + kernels::kFetchedEarly) * geometry.stride);
+      sample[j] = target.at(drawn.start + j * geometry.stride);
     }
     return kernels::kth_magnitude(sample.data(), drawn.count, 1, drawn.kept, keys.data(),
                                   from.scratch);

@@ -29,6 +29,7 @@ class PowerSgd : public sdk::LowRankCompressor<PowerSgd> {
         warm_start_(values.boolean("warm_start")) {}
 
   static constexpr bool kFolds = true;
+  static constexpr bool kInspects = true;
 
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     if (!coded(item)) return plan_dense(item, need);

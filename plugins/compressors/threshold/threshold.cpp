@@ -28,6 +28,7 @@ class Threshold : public sdk::SparseCompressor<Threshold> {
         capacity_(values.real("capacity")) {}
 
   static constexpr bool kFolds = true;
+  static constexpr bool kInspects = true;
   static constexpr uint64_t kPartAlignment = 1;
   uint64_t most(uint64_t n) const { return sdk::kept_count(n, capacity_); }
   void choose(const auto& from) const {

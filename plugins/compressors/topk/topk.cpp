@@ -17,6 +17,7 @@ class TopK : public sdk::SparseCompressor<TopK> {
         density_(values.real("density")) {}
 
   static constexpr bool kFolds = true;
+  static constexpr bool kInspects = true;
   static constexpr bool kAlwaysMost = true;
   static constexpr uint64_t kPartAlignment = 1;
   uint64_t most(uint64_t n) const { return sdk::kept_count(n, density_); }

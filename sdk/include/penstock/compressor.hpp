@@ -235,6 +235,8 @@ class CompressorTable {
     if (EncodesFolded<T> &&
         (view(id) == PENSTOCK_FOLD_EXTENSION || view(id) == PENSTOCK_FOLD_EXTENSION_2))
       return &fold_encoder;
+    if constexpr (requires { requires T::kInspects; })
+      if (view(id) == PENSTOCK_FOLD_EXTENSION_3) return &fold_encoder;
     if constexpr (requires { T::kMeanDtypes; })
       if (view(id) == PENSTOCK_MEAN_EXTENSION) return &mean_of_dtypes<T::kMeanDtypes>;
     return nullptr;

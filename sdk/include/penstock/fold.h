@@ -14,9 +14,15 @@ extern "C" {
 #endif
 
 /* The ids for penstock_compressor.extension, which returns a penstock_fold_encoder. An encoder
- * under the second id reads work_before and momentum_before of penstock_fold. */
+ * under the second id reads work_before and momentum_before of penstock_fold. An encoder under the
+ * third id does so too, and in calls on the CPU it inspects the items that it compensates: if a
+ * value of the new work of an item is not finite, the payload of this item is absent, and payloads
+ * of other items may be absent too. If all values are finite, no payload is absent. So the core
+ * saves a sweep of its own over the gradients. After an absent payload it discards the states that
+ * the call has written. */
 #define PENSTOCK_FOLD_EXTENSION "penstock.fold/1"
 #define PENSTOCK_FOLD_EXTENSION_2 "penstock.fold/2"
+#define PENSTOCK_FOLD_EXTENSION_3 "penstock.fold/3"
 
 /* The compensation of one item: a form of memory.h over the item's grad and work. */
 typedef struct penstock_fold {

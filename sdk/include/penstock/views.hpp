@@ -179,6 +179,11 @@ class PayloadWriter {
     count(0, k);
     count(1, k);
   }
+  // Marks the payload as without data.
+  void absent() {
+    kind(PENSTOCK_PAYLOAD_ABSENT);
+    for (uint64_t s = 0; s < payload_->n_sections; ++s) payload_->sections[s]->count = 0;
+  }
   // For a call on a device, and a section whose count may vary: returns the address where work that
   // is queued on the call's stream must write the count.
   uint64_t* count_on_device(uint64_t index) {

@@ -1,10 +1,14 @@
 // See fold.hpp. One body is compiled for several instruction sets; contraction is off, so their
 // bits are equal.
 #include <kernels/fold.hpp>
+#include <kernels/on_code_path.hpp>
 #include <kernels/stream.hpp>
 
 #include <penstock/memory.h>
 #include <kernels/element/fold_form.hpp>
+
+#include <atomic>
+#include <bit>
 
 namespace penstock::kernels {
 namespace {
@@ -47,6 +51,39 @@ __attribute__((target("avx512f"))) void sweep_avx512(const Fold& fold, uint64_t 
 }
 #endif
 
+void sweep_on(const Fold& fold, uint64_t n, CodePath path) {
+#if defined(__x86_64__)
+  if (path == CodePath::kAvx2) return sweep_avx2(fold, n);
+  if (path == CodePath::kAvx512) return sweep_avx512(fold, n);
+#endif
+  (void)path;
+  sweep(fold, n);
+}
+
+// The bits of a value that is not finite are at least the bits of infinity, so the largest decide.
+bool all_finite(const float* values, uint64_t n, CodePath path) {
+  constexpr int32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
+  return on_code_path(path, [=]() PENSTOCK_LOOP {
+    int32_t largest = 0;  // signed, because every path has a vector compare for it
+    for (uint64_t i = 0; i < n; ++i)
+      largest = std::max(largest, std::bit_cast<int32_t>(values[i]) & kMagnitude);
+    return largest < kInfinity;
+  });
+}
+
+// Several threads may compensate parts of one array.
+void inspect(const Fold& fold, const float* results, uint64_t n, CodePath path) {
+  if (fold.is_finite != nullptr && !all_finite(results, n, path))
+    std::atomic_ref<bool>(*fold.is_finite).store(false, std::memory_order_relaxed);
+}
+
+// Prefetches a part of the inputs. The processor's own prefetch stops at the end of a page and
+// pauses while results are streamed. Behind the end of an array a prefetch has no effect.
+void fetch(const Fold& fold, uint64_t first, uint64_t n) {
+  constexpr uint64_t kLine = 64 / sizeof(float);
+  for (uint64_t i = first; i < first + n; i += kLine) prefetch(fold, i);
+}
+
 }  // namespace
 
 void compensate(const Fold& fold, uint64_t n, CodePath path) noexcept {
@@ -56,12 +93,8 @@ void compensate(const Fold& fold, uint64_t n, CodePath path) noexcept {
       (void)compensate_tile(fold.from(start), std::min(kFoldTile, n - start), n, path, room);
     return end_stream();
   }
-#if defined(__x86_64__)
-  if (path == CodePath::kAvx2) return sweep_avx2(fold, n);
-  if (path == CodePath::kAvx512) return sweep_avx512(fold, n);
-#endif
-  (void)path;
-  sweep(fold, n);
+  sweep_on(fold, n, path);
+  inspect(fold, fold.work, n, path);
 }
 
 const float* compensate_tile(const Fold& fold, uint64_t n, uint64_t whole, CodePath path,
@@ -75,7 +108,12 @@ const float* compensate_tile(const Fold& fold, uint64_t n, uint64_t whole, CodeP
   near.momentum_before = fold.momentum_from();
   near.work = room;
   near.momentum = momentum;
-  compensate(near, n, path);
+  constexpr uint64_t kPart = 256, kAhead = 1024;  // elements; twice as far is as fast
+  for (uint64_t first = 0; first < n; first += kPart) {
+    fetch(near, first + kAhead, kPart);
+    sweep_on(near.from(first), std::min(kPart, n - first), path);
+  }
+  inspect(fold, room, n, path);
   stream(fold.work, room, n);
   if (fold.momentum != nullptr) stream(fold.momentum, momentum, n);
   return room;

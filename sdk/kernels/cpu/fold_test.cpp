@@ -106,6 +106,30 @@ TEST(Fold, CompensateFollowsTheFormsOnEveryCodePath) {
         }
 }
 
+TEST(Fold, CompensateSaysWhetherAllResultsAreFinite) {
+  const float broken[] = {std::numeric_limits<float>::quiet_NaN(),
+                          std::numeric_limits<float>::infinity()};
+  for (const uint32_t form : kForms)
+    for (const uint64_t n : sizes())
+      for (const Place place : kPlaces)
+        for (const CodePath path : paths()) {
+          const auto is_finite = [&](uint64_t at, float value) {
+            Arrays arrays({"heavy_tailed", test::heavy_tailed}, n, form, 0.9f, 1.5f);
+            arrays.grad[at] = value;
+            arrays.read(place);
+            bool is_finite = true;
+            arrays.fold.is_finite = &is_finite;
+            compensate(arrays.fold, n, path);
+            return is_finite;
+          };
+          if (n == 0) continue;
+          ASSERT_TRUE(is_finite(0, 1)) << "form " << form << ", n " << n;
+          for (const uint64_t at : {uint64_t{0}, n / 2, n - 1})
+            for (const float value : broken)
+              ASSERT_FALSE(is_finite(at, value)) << "form " << form << ", at " << at;
+        }
+}
+
 TEST(Fold, CompensateClippedIsCompensateOfTheClippedGradient) {
   for (const uint32_t form : kForms)
     for (const Clip& clip : {Clip{}, Clip{0.3f}, Clip{1, 0.5f}, Clip{0.3f, 0.1f}})

@@ -18,7 +18,9 @@
 namespace penstock::kernels {
 namespace {
 
-constexpr uint64_t kSamples = 16 * 1024;
+// Each entry of the sample takes one or two misses of the cache. With four times as many, the sweep
+// collects a quarter fewer candidates, which takes less time than the sample.
+constexpr uint64_t kSamples = 4 * 1024;
 constexpr uint64_t kAlwaysAll = 16 * 1024;  // up to this n a sample would not pay
 
 static_assert(kRadixBytes <= kSelectFixedBytes);
@@ -57,8 +59,13 @@ uint64_t total(std::span<const SelectSegment> segments) {
   return n;
 }
 
+// A hash scatters the positions of the sample, one per stride, so that they do not match a period
+// of the data.
+constexpr uint64_t sample_position(uint64_t j, uint64_t stride) {
+  return j * stride + (((j * 0x9E3779B97F4A7C15u) >> 32) * stride >> 32);
+}
+
 // A key that at least k entries should reach; 1 (every entry but zeros) if sampling does not help.
-// A hash scatters the positions, one per stride, so that they do not match a period of the data.
 uint32_t sampled_threshold(std::span<const SelectSegment> segments, uint64_t n, uint64_t k,
                            const Workspace& work) {
   const uint64_t rank = sample_rank(n, k);
@@ -68,12 +75,11 @@ uint32_t sampled_threshold(std::span<const SelectSegment> segments, uint64_t n, 
   uint64_t segment = 0;
   uint64_t begins = 0;  // position at which the segment begins
   for (uint64_t j = 0; j < samples; ++j) {
-    const uint64_t scattered = ((j * 0x9E3779B97F4A7C15u) >> 32) * stride >> 32;
-    const uint64_t position = j * stride + scattered;
+    const uint64_t position = sample_position(j, stride);
     while (position - begins >= segments[segment].n) begins += segments[segment++].n;
     const SelectSegment& at = segments[segment];
-    const uint64_t i = position - begins;
-    work.sample()[j] = magnitude_key(at.fold == nullptr ? at.x[i] : compensated(*at.fold, i));
+    at.fetch(sample_position(j + kFetchedEarly, stride) - begins);
+    work.sample()[j] = magnitude_key(at.at(position - begins));
   }
   const auto keys = [&](auto&& body) {
     for (uint64_t j = 0; j < samples; ++j) body(j, work.sample()[j]);

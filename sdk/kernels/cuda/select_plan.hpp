@@ -74,7 +74,7 @@ struct Selections {
 
 // The selections that the first kernel copies into the workspace; by value, so that they travel
 // with the launch.
-inline constexpr uint32_t kMostBegun = 19;
+inline constexpr uint32_t kMostBegun = 18;
 struct BegunSelections {
   Selection all[kMostBegun];
   uint32_t first_tiles[kMostBegun];
