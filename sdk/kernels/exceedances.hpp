@@ -15,9 +15,10 @@ struct Exceedances {
   uint64_t count = 0;  // entries above the threshold
 };
 
-// x[n] is finite, threshold >= 0. One pass; element i goes to lane i mod 16, in double, and lanes
-// are joined by halving, so that every code path gives equal bits. If there is a `fold`, its work
-// must be x; x is then compensated first, within this pass. [any]
+// threshold >= 0. If a value of x[n] is not finite, the sums mean nothing. One pass; element i goes
+// to lane i mod 16, in double, and lanes are joined by halving, so that every code path gives equal
+// bits. If there is a `fold`, its work must be x; x is then compensated first, within this pass.
+// [any]
 Exceedances exceedances(const float* x, uint64_t n, float threshold, CodePath path,
                         const Fold* fold = nullptr) noexcept;
 

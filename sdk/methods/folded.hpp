@@ -34,6 +34,11 @@ inline kernels::Fold fold_of(const penstock_fold& fold, const Item& item, const 
           momentum_before != nullptr ? elements<float>(*momentum_before).data() : nullptr};
 }
 
+// Whether the work that `fold` has compensated is finite, as far as it was compensated.
+inline bool found_finite(const kernels::Fold* fold) {
+  return fold == nullptr || fold->is_finite == nullptr || *fold->is_finite;
+}
+
 // Calls encode(item, payload, fold) for every item of a call. encode must apply `fold` to work
 // first, or in its sweep over work; `fold` is null if work is compensated already. `folds` is null
 // for a call without any fold. The payload of an item is absent if its compensated work is not

@@ -77,6 +77,7 @@ struct SignNumbers {
 template <typename Method>
 class SignCompressor : public FoldingEncoder<Method> {
  public:
+  static constexpr bool kInspects = true;
   static constexpr bool kMirrored = false;  // `minus` is -`plus`, and is not sent
   static constexpr bool kOnDevices = false;
   static constexpr bool kScalesResult = true;

@@ -134,7 +134,8 @@ class SparseCompressor : public FoldingEncoder<Method> {
     kernels::SelectSegment target = entries_of(item, payload, fold);
     method().choose(
         Choice{call, item, {&target, 1}, method().most(target.n), select_scratch(call), path_});
-    if (is_finite(fold)) SparseValues::write(item, payload, target.count);
+    // Values that are not finite have no scale, and the payload will be absent.
+    if (found_finite(fold)) SparseValues::write(item, payload, target.count);
   }
 
   // out (+)= the entries of all ranks, in ascending order of ranks; entries with an equal index are
@@ -179,12 +180,6 @@ class SparseCompressor : public FoldingEncoder<Method> {
                 sizeof(kernels::Fold) <= kBytesPerItem - kFoldOffset);
 
   const Method& method() const { return static_cast<const Method&>(*this); }
-
-  // Whether the work that `fold` has compensated is finite. Values that are not finite have no
-  // scale, and the payload will be absent.
-  static bool is_finite(const kernels::Fold* fold) {
-    return fold == nullptr || fold->is_finite == nullptr || *fold->is_finite;
-  }
 
   // Whether Method chooses on a device. A function, because Method must be complete.
   static constexpr bool has_device_choice() {

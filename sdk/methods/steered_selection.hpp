@@ -75,11 +75,13 @@ inline Settled select_near(const Choice& from, float threshold, const KeptBand& 
 }
 
 // The statistics that an estimate needs first; their sweep does the target's fold if it still has
-// one.
+// one. If it finds that work is not finite, these are the statistics of zeros: the payload will be
+// absent, and laws are fitted to finite numbers only.
 inline kernels::Statistics first_statistics(kernels::SelectSegment& target, kernels::CodePath path,
                                             kernels::StatisticsRequest request = {}) {
   request.fold = std::exchange(target.fold, nullptr);
-  return kernels::statistics(target.x, target.n, request, path);
+  const kernels::Statistics found = kernels::statistics(target.x, target.n, request, path);
+  return found_finite(request.fold) ? found : kernels::Statistics{};
 }
 
 class SteeredSelection {
@@ -154,6 +156,7 @@ concept SteersOnDevices = requires(const Method& method) {
 template <typename Method>
 class SteeredCompressor : public SparseCompressor<Method> {
  public:
+  static constexpr bool kInspects = true;
   static Option density_option(double value) { return SteeredSelection::density_option(value); }
   static Option reuse_option(int64_t steps) {
     return integer_option("reuse_period", steps)

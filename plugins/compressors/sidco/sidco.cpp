@@ -79,7 +79,8 @@ class Sidco : public sdk::SteeredCompressor<Sidco> {
       return kernels::sample_of(sdk::first_statistics(x, path(), {.logs = logs}), logs);
     }
     const kernels::Fold* const fold = std::exchange(x.fold, nullptr);
-    return kernels::sample_of(kernels::exceedances(x.x, x.n, fit.look(), path(), fold));
+    const kernels::Exceedances found = kernels::exceedances(x.x, x.n, fit.look(), path(), fold);
+    return kernels::sample_of(sdk::found_finite(fold) ? found : kernels::Exceedances{});
   }
 
   kernels::StagedRule rule_;
