@@ -18,6 +18,7 @@ routes       hierarchical and shard against flat on four hosts; alone, with its 
 step         whole steps of all schemes against DDP on shaped links; alone, with its own options: tools/bench step --help
 distance     streams and round trips of a step between far hosts; alone, with its own options: tools/bench distance --help
 apart        the share of computing of ranks that train apart over a far line; alone, with its own options: tools/bench apart --help
+local        the loss of ranks that train apart, against dense gradients; alone, with its own options: tools/bench local --help
 ddp          DDP and torch's PowerSGD against ddp_hook on shaped links; alone, with its own options: tools/bench ddp --help
 """
 
@@ -39,7 +40,7 @@ BUILD = REPOSITORY / "build/release"
 PLUGINS = BUILD / "lib/penstock/plugins"
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1"]
 PARTS = ("overhead", "sets", "plugin-call", "planning", "overlap", "transports", "named", "kernels", "wire", "schemes", "states")
-ALONE = ("convergence", "tune", "schedulers", "routes", "ddp", "distance", "apart", "step")
+ALONE = ("convergence", "tune", "schedulers", "routes", "ddp", "distance", "apart", "local", "step")
 
 sys.path.insert(0, str(REPOSITORY / "tools"))
 

@@ -27,7 +27,7 @@ def test_a_part_with_its_own_options_elsewhere_than_alone_is_refused_with_what_t
     assert ran.returncode == 2 and f"tools/bench {part} --help" in ran.stderr
 
 
-@pytest.mark.parametrize("part", ["convergence", "tune", "schedulers", "routes", "ddp", "distance", "step"])
+@pytest.mark.parametrize("part", ["convergence", "tune", "schedulers", "routes", "ddp", "distance", "local", "step"])
 def test_a_part_with_its_own_options_lists_them(part):
     ran = bench(part, "--help")
     assert ran.returncode == 0 and f"tools/bench {part}" in ran.stdout, ran.stderr

@@ -359,6 +359,13 @@ def markdown(comparisons: Sequence[Comparison], setting: Setting, command: str) 
     return "\n".join(lines) + "\n" + (f"\n{note}" if note else "")
 
 
+# Puts a section with a title and a text into the page.
+put = functools.partial(
+    write_section, REPOSITORY / "docs/convergence.md", digits_steps=STEPS["digits"], first_losses=FIRST_LOSSES,
+    first_tolerance=FIRST_TOLERANCE, final_tolerance=FINAL_TOLERANCE, well_below=WELL_BELOW,
+)  # fmt: skip
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tools/bench convergence", description=__doc__.splitlines()[0])
     parser.add_argument("--task", choices=tuple(STEPS), default="text")
@@ -382,16 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = markdown(comparisons, setting, shlex.join(["tools/bench", "convergence", *words]))
     print(text)
     if options.write:
-        write_section(
-            REPOSITORY / "docs/convergence.md",
-            options.write,
-            text,
-            digits_steps=STEPS["digits"],
-            first_losses=FIRST_LOSSES,
-            first_tolerance=FIRST_TOLERANCE,
-            final_tolerance=FINAL_TOLERANCE,
-            well_below=WELL_BELOW,
-        )
+        put(options.write, text)
     return 0 if all(c.agrees for c in comparisons) else 1
 
 

@@ -134,8 +134,11 @@ class Rounds:
 
     def synchronize(self) -> None:
         """Ends all rounds now: every parameter is equal to its anchor, on every rank. The places of
-        the fragments in the rotation stay. Collective."""
+        the fragments in the rotation stay. Right after the end of a round there is nothing to end:
+        a drift of zero would only let the outer momentum move the anchors. Collective."""
         self.before_step()
+        if self.are_equal:
+            return
         for fragment in self.fragments:
             if fragment.under_way:
                 self._land(fragment, self.mix)
