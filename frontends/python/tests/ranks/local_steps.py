@@ -102,6 +102,22 @@ def check_anchors_are_equal_to_the_bit_under_random_delays() -> None:
     end(optimizer)
 
 
+def check_synchronize_after_a_round_moves_no_anchor() -> None:
+    model = make_model()
+    optimizer = wrap(model, every=3, outer=hvd.OuterStep(lr=0.7, momentum=0.9))
+    train(model, optimizer, 0, 6)
+    before, exchanges = copied(optimizer.anchors()), optimizer.counters()["steps"]
+    optimizer.synchronize()  # a drift of zero would let the momentum move them
+    for name, anchor in optimizer.anchors().items():
+        assert torch.equal(anchor, before[name])
+    assert optimizer.counters()["steps"] == exchanges
+    train(model, optimizer, 6, 7)
+    optimizer.synchronize()  # inside a round there is a drift
+    assert optimizer.counters()["steps"] == exchanges + 1
+    same_bits_on_all_ranks(model)
+    end(optimizer)
+
+
 def check_an_exchange_under_way_holds_nobody_up() -> None:
     model = make_model()
     optimizer = wrap(model, every=2, delay=1)
