@@ -25,7 +25,7 @@ def test_shards_of_fsdp2_keep_their_shapes(ranks):
     succeed("fsdp_shapes.py", ranks)
 
 
-SHAPES = [(7, 3), (5,), (2, 4, 3, 3), (1, 6), (0, 4), (8,), (3, 0)]
+SHAPES = [(7, 3), (5,), (2, 4, 3, 3), (1, 6), (8,)]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
@@ -49,7 +49,7 @@ def test_shards_lie_where_torch_puts_them(ranks):
     expected = {
         f"p{number} of rank {10 + place}": (10 + place, rows)
         for number, one in enumerate(whole)
-        for place, rows in enumerate(one.chunk(ranks) if one.numel() else ())
+        for place, rows in enumerate(one.chunk(ranks))
     }
     assert {one.name for one in shards} == set(expected)
     taken = torch.zeros(len(flat))
