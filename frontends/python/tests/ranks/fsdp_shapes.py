@@ -1,5 +1,5 @@
-"""Shards of FSDP2 keep their shapes: low-rank methods and rules see matrices and vectors. The oracle
-trains all ranks in one process, with one gradient for each shard that torch.chunk cuts."""
+"""Shards of FSDP2 keep their shapes: low-rank methods and rules see matrices and vectors. The
+oracle trains all ranks in one process, with one gradient for each shard that torch.chunk cuts."""
 
 from __future__ import annotations
 
