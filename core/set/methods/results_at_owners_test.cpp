@@ -23,15 +23,16 @@ constexpr uint32_t kAtOwners = PENSTOCK_SET_RESULT_AT_OWNER;
 constexpr uint64_t kSteps = 7;
 
 // Two gradients of each rank, one large and one small.
-std::vector<GradientShape> shapes_of(uint32_t size) {
+using Shapes = std::vector<std::vector<int64_t>>;
+const Shapes kVectors = {{2000}, {33}};
+const Shapes kMatrices = {{40, 50}, {33}};
+
+std::vector<GradientShape> shapes_of(uint32_t size, const Shapes& of_each = kVectors) {
   std::vector<GradientShape> shapes;
   for (uint32_t owner = 0; owner < size; ++owner)
-    for (const int64_t numel : {2000, 33})
-      shapes.push_back({fmt::format("part {} of {}", owner, numel),
-                        {numel},
-                        PENSTOCK_FLOAT32,
-                        PENSTOCK_NO_BUCKET,
-                        owner});
+    for (const std::vector<int64_t>& shape : of_each)
+      shapes.push_back({fmt::format("part {} of {}", owner, shape.front()), shape, PENSTOCK_FLOAT32,
+                        PENSTOCK_NO_BUCKET, owner});
   return shapes;
 }
 
@@ -39,8 +40,9 @@ std::vector<GradientShape> shapes_of(uint32_t size) {
 // finite in step 2, and step 4 is forgotten. Before step `resume_at` the run ends, and another run
 // loads its state.
 std::vector<std::vector<Values>> results(uint32_t size, const std::string& scheme, uint32_t flags,
-                                         uint64_t resume_at = kSteps) {
-  const auto shapes = shapes_of(size);
+                                         uint64_t resume_at = kSteps,
+                                         const Shapes& of_each = kVectors) {
+  const auto shapes = shapes_of(size, of_each);
   const Problem problem(shapes);
   std::vector<std::vector<Values>> found(size);
   std::vector<std::string> saved(size);
@@ -118,6 +120,20 @@ TEST_P(ResultsAtOwners, ResumeToTheBit) {
       scheme_text(fmt::format("scheduler = \"wfbp\"\n{}", kMethods[0].keys), kMethods[0].tables);
   expect_owners_have(results(GetParam(), scheme, kAtOwners, 3),
                      results(GetParam(), scheme, kAtOwners), "resumed");
+}
+
+// Every rank needs the sums of factors, because every rank starts the next step from them.
+TEST_P(ResultsAtOwners, OfMatricesInFactorsAreThoseOfRouteFlatAndResumeToTheBit) {
+  const uint32_t size = GetParam();
+  for (const char* name : {"powersgd", "powersgd-alternating", "acpsgd"}) {
+    const std::string scheme = scheme_text(
+        fmt::format("scheduler = \"fusion\"\ncompressor = \"{}\"\nmemory = \"residual\"", name),
+        fmt::format("[compressor.{}]\nrank = 2\n", name));
+    const auto found = results(size, scheme, kAtOwners, kSteps, kMatrices);
+    expect_owners_have(found, results(size, scheme, 0, kSteps, kMatrices), name);
+    expect_owners_have(results(size, scheme, kAtOwners, 3, kMatrices), found,
+                       fmt::format("{} resumed", name));
+  }
 }
 
 // Bytes that one of four ranks has moved, and would have moved uncompressed, after a step with

@@ -4,11 +4,12 @@
     reduce_through_penstock(model, "conf/topk-residual.toml")
 
 FSDP2 puts the gradients of a module flat into one buffer, rank after rank, and each rank keeps its
-part of the mean. Without a scheme this is a reduce-scatter. With a scheme, each rank's part is a
-gradient of a set and is compressed separately. Gathered payloads go to that rank alone (the first
-half of route `shard`). The core reads and writes the buffer in place. With a scheme the exchange
-of a module goes on during backward of the modules before it (see fsdp_overlap.py); on a device the
-current stream waits for it. Without a scheme a call returns when the result is there.
+part of the mean. Without a scheme this is a reduce-scatter. With a scheme, each rank's shard of a
+parameter is a gradient of a set, with its shape, and is compressed separately (fsdp_shards.py).
+Gathered payloads go to that rank alone (the first half of route `shard`). The core reads and writes
+the buffer in place. With a scheme the exchange of a module goes on during backward of the modules
+before it (see fsdp_overlap.py); on a device the current stream waits for it. Without a scheme a
+call returns when the result is there.
 
 A reduction counts as an applied step if an optimizer of the module's parameters has stepped after
 it. It stays open until the module's next reduction (see outcome.py).
@@ -29,7 +30,7 @@ from penstock import _library as c
 from penstock.common.devices import HOST
 from penstock.common.gradient_set import GradientSet, GradientSpec
 from penstock.common.operation import TensorView
-from penstock.torch import devices, fsdp_overlap, handles, world
+from penstock.torch import devices, fsdp_overlap, fsdp_shards, handles, world
 from penstock.torch.buckets import check_world
 from penstock.torch.collectives.reductions import Average, Min, Sum, reduction_fields
 from penstock.torch.outcome import StepOutcome
@@ -40,6 +41,7 @@ from penstock.torch.tensors import DTYPES, host_copy, usable
 
 KEY = "penstock"
 RANKS_KEY = "penstock.ranks"  # the number of ranks that saved the state
+GRADIENTS_KEY = "penstock.gradients"  # the number of gradients in the state
 
 
 def reduce_through_penstock(
@@ -49,8 +51,7 @@ def reduce_through_penstock(
     Returns the reducers by the name of their module; checkpoints need them.
 
     scheme: path of a .toml file, TOML text or a Scheme; None: dense, by a reduce-scatter. A scheme
-        names no route. It sees one flat gradient for each rank and module, so methods for matrices
-        send it dense.
+        names no route. Its gradients are the shards of the parameters, named "0.weight of rank 1".
     ValueError if fully_shard was called on no module.
     """
     sharded = {
@@ -83,7 +84,10 @@ class PenstockReduceScatter:
         self._groups: weakref.WeakSet[Any] = weakref.WeakSet()  # FSDP2's, which have this object
         # Of a reduction under way: its input, the number of this rank's part, and the output.
         self._under_way: tuple[torch.Tensor, int, torch.Tensor] | None = None
-        self._made_for: Any = None  # elements, element type, operation
+        self._n_ranks = 0  # of the set
+        # For each gradient of the set: its place in the flat buffer, in bytes, and its view.
+        self._views: list[tuple[int, TensorView]] = []
+        self._made_for: Any = None  # elements, element type, operation, parameters with gradients
         self._saved: dict[str, Any] = {}  # state loaded before there was a set
 
     def allocate(
@@ -140,29 +144,32 @@ class PenstockReduceScatter:
     ) -> None:
         """Hands in the gradients of all ranks' `flat`. `_finish` puts this rank's part of their
         compressed mean or sum into `output`."""
-        asked = (flat.numel(), flat.dtype, average)
-        parts = flat.chunk(len(ranks))
         if self._set is None or not self._set.alive:
-            self._make_set(parts, ranks, average)
-            self._made_for = asked
+            self._make_set(flat, ranks, average)
+        asked = self._asked(flat, average)
         self._outcome.end()
         if asked != self._made_for:
             raise ValueError(
                 f"a module's gradients are {asked[0]} elements of {asked[1]}, in the first step "
-                f"they were {self._made_for[0]} of {self._made_for[1]}, or the operation has "
-                "changed: a PenstockReduceScatter belongs to one module, so make one for each"
+                f"they were {self._made_for[0]} of {self._made_for[1]}, or the operation or the "
+                "parameters that require gradients have changed: a PenstockReduceScatter belongs "
+                "to one module, so make one for each, and call reduce_through_penstock again after "
+                "you freeze or unfreeze parameters"
             )
         assert self._set is not None
         self._outcome.begin()
-        place = devices.place_of(flat)
         stream = None
-        if place != HOST:
+        if devices.place_of(flat) != HOST:
             devices.refuse_capture()
             stream = devices.current_stream(flat)
-        for number, part in enumerate(parts):
-            view = TensorView(tuple(part.shape), DTYPES[part.dtype], part.data_ptr(), flat, place)
+        for number, (offset, view) in enumerate(self._views):
+            view.point_at(flat.data_ptr() + offset, flat)
             self._set.ready(number, view, stream)
         self._under_way = (flat, ranks.index(world.current().topology.rank), output)
+
+    def _asked(self, flat: torch.Tensor, average: bool) -> tuple[Any, ...]:
+        trained = fsdp_shards.requiring_gradients(self._groups)
+        return flat.numel(), flat.dtype, average, trained
 
     def _finish(self) -> None:
         """Waits for the reduction under way, if there is one, and writes its output."""
@@ -178,27 +185,29 @@ class PenstockReduceScatter:
         that was handed in; None if the runtime has ended."""
         assert self._set is not None and self._under_way is not None
         (flat, mine, _), self._under_way = self._under_way, None
+        for _, view in self._views:
+            view.owner = None  # otherwise the buffer would live until the next step
         if not self._set.alive:
             return None
-        on_host = devices.place_of(flat) == HOST
-        stream = None if on_host else devices.current_stream(flat)
-        for number in range(self._set.n_gradients):
-            self._set.wait_stream(number, stream)
-        if not on_host:
+        if devices.place_of(flat) == HOST:
+            self._set.wait_all()
+        else:
+            stream = devices.current_stream(flat)
+            for number in range(self._set.n_gradients):
+                self._set.wait_stream(number, stream)
             # FSDP2 frees the buffer on the stream of its allocation, which is another stream.
             devices.used_by_current_stream(flat)
-        return flat.chunk(self._set.n_gradients)[mine]
+        length = flat.numel() // self._n_ranks
+        return flat[mine * length : (mine + 1) * length]
 
-    def _make_set(
-        self, parts: Sequence[torch.Tensor], ranks: tuple[int, ...], average: bool
-    ) -> None:
+    def _make_set(self, flat: torch.Tensor, ranks: tuple[int, ...], average: bool) -> None:
+        self._groups = weakref.WeakSet(_groups_of(self))
+        shards = fsdp_shards.shards_in(self._groups, ranks, flat.numel())
+        dtype, place = DTYPES[flat.dtype], devices.place_of(flat)
         specs = [
-            GradientSpec(
-                f"part of rank {rank}", tuple(part.shape), DTYPES[part.dtype], owner=rank,
-                place=devices.place_of(part),
-            )
-            for rank, part in zip(ranks, parts)
-        ]  # fmt: skip
+            GradientSpec(one.name, one.shape, dtype, owner=one.owner, place=place)
+            for one in shards
+        ]
         # It is not known here whether the optimizer has a momentum, so a memory must have none.
         flags = c.SET_REPORTS_OUTCOME | c.SET_OPTIMIZER_MOMENTUM | c.SET_RESULT_AT_OWNER
         flags |= 0 if average else c.SET_SUM
@@ -206,9 +215,14 @@ class PenstockReduceScatter:
         self._set = world.current().create_set(
             "fsdp", devices.with_room(specs), flags, self._scheme, ranks
         )
+        self._n_ranks = len(ranks)
+        size = flat.element_size()
+        self._views = [
+            (one.first * size, TensorView(one.shape, dtype, place=place)) for one in shards
+        ]
+        self._made_for = self._asked(flat, average)
         saved, self._saved = self._saved, {}
         self.load_state_dict(saved)
-        self._groups = weakref.WeakSet(_groups_of(self))
         parameters = [
             one.sharded_param
             for group in self._groups
@@ -254,25 +268,42 @@ class PenstockReduceScatter:
             return dict(self._saved)
         if self._outcome.is_decided():
             self._outcome.end()
-        return {KEY: tensor_of(self._set.save()), RANKS_KEY: torch.tensor(self._set.n_gradients)}
+        return {
+            KEY: tensor_of(self._set.save()),
+            RANKS_KEY: torch.tensor(self._n_ranks),
+            GRADIENTS_KEY: torch.tensor(self._set.n_gradients),
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores a state that `state_dict()` returned on this rank. Call it on every rank; it may
-        be before the first backward. ValueError for a state of another number of ranks: FSDP2's
-        flat buffer depends on that number, so values would go to other elements."""
+        be before the first backward. ValueError for a state of another number of ranks or of other
+        gradients, because values would go to other elements."""
         self._finish()
         if self._set is None:
             self._saved = dict(state_dict)
         elif state_dict:
-            before = int(state_dict.get(RANKS_KEY, self._set.n_gradients))
-            if before != self._set.n_gradients:
-                raise ValueError(
-                    f"the state of compression was saved on {before} ranks, and there are "
-                    f"{self._set.n_gradients}: with FSDP2 parts of the gradients belong to ranks, "
-                    "so load it on as many, or leave it out and go on from the parameters alone"
-                )
+            self._check_layout(state_dict)
             self._outcome.discard()
             self._set.load(bytes_of(state_dict.get(KEY), KEY))
+
+    def _check_layout(self, state_dict: dict[str, Any]) -> None:
+        assert self._set is not None
+        before = int(state_dict.get(RANKS_KEY, self._n_ranks))
+        if before != self._n_ranks:
+            raise ValueError(
+                f"the state of compression was saved on {before} ranks, and there are "
+                f"{self._n_ranks}: with FSDP2 parts of the gradients belong to ranks, "
+                "so load it on as many, or leave it out and go on from the parameters alone"
+            )
+        # Old states have no such number; they had one gradient for each rank.
+        n_saved = int(state_dict.get(GRADIENTS_KEY, before))
+        if n_saved != self._set.n_gradients:
+            raise ValueError(
+                f"the state of compression has {n_saved} gradients, and this module has "
+                f"{self._set.n_gradients}, one for each shard of a parameter: the state belongs to "
+                "another module, to other frozen parameters, or to an older Penstock, which had "
+                "one gradient for each rank; leave it out and go on from the parameters alone"
+            )
 
     def counters(self) -> dict[str, int]:
         """Returns totals of the set: gradient_bytes, payload_bytes, moved_bytes and so on.

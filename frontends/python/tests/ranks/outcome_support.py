@@ -188,9 +188,8 @@ if HAS_FSDP2 and SIZE > 1:
 
 
 def fits(door: Any, scheme: str) -> bool:
-    """FSDP2's gradients are flat, so there are no matrices. Memories with momentum do not work
-    with FSDP2."""
-    return door is not Sharded or scheme not in (MOMENTUM, LOW_RANK)
+    """Memories with momentum do not work with FSDP2."""
+    return door is not Sharded or scheme != MOMENTUM
 
 
 def backward(door: Hook, step: int, factor: float = 1.0) -> None:
