@@ -103,6 +103,7 @@ class BucketRun {
   bool ran = false;             // in this step
   uint64_t exchange_bytes = 0;  // handed over in the current round
   uint64_t ready_us = 0, encode_us = 0, exchange_us = 0, decode_us = 0, other_us = 0;
+  uint64_t counted_us = 0;  // of the stage under way; they count as another part than the stage's
   struct Took {
     uint64_t encode_us = 0, exchange_us = 0, decode_us = 0;
   } last_step;  // times of the last finished step; the application may read them while the next
@@ -136,6 +137,12 @@ class BucketRun {
   // Adds `us` to the time that the step takes for this part.
   void add_time(Stage::Part part, uint64_t us) {
     if (counts_host_time || part == Stage::Part::exchange) time_of(part) += us;
+  }
+  // The stage under way has spent `us` on another part than its own.
+  void add_apart(Stage::Part part, uint64_t us) {
+    if (!counts_host_time) return;
+    time_of(part) += us;
+    counted_us += us;
   }
   uint64_t& time_of(Stage::Part part);
 

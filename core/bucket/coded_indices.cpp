@@ -5,15 +5,6 @@
 #include <wire/positions.hpp>
 
 namespace penstock {
-namespace {
-
-// Every code path writes and reads equal bytes.
-kernels::CodePath code_path() {
-  static const kernels::CodePath widest = kernels::widest_code_path();
-  return widest;
-}
-
-}  // namespace
 
 uint64_t room_of(const ItemRun& item, const SectionNeed& section) {
   return round_up(section.bytes() +
@@ -28,19 +19,20 @@ uint64_t uncoded_capacity(const Coding& coding, const std::vector<size_t>& items
   return bytes;
 }
 
-std::byte* write_coded(const ItemRun& item, std::span<const uint32_t> indices, std::byte* target) {
+std::byte* write_coded(const ItemRun& item, std::span<const uint32_t> indices, std::byte* target,
+                       kernels::CodePath path) {
   if (indices.empty()) return target;
-  const wire::PositionsPlan plan = wire::plan_positions(indices, item.range.numel, code_path());
+  const wire::PositionsPlan plan = wire::plan_positions(indices, item.range.numel, path);
   wire::write_positions(plan, indices, item.range.numel, reinterpret_cast<unsigned char*>(target),
-                        code_path());
+                        path);
   return target + plan.bytes();
 }
 
 std::string read_coded(const ItemRun& item, std::span<const std::byte> bytes, uint64_t count,
-                       uint32_t* indices, uint64_t& taken) {
+                       uint32_t* indices, uint64_t& taken, kernels::CodePath path) {
   taken = 0;
   if (count == 0) return {};
-  wire::PositionsReader<uint32_t> reader(code_path());
+  wire::PositionsReader<uint32_t> reader(path);
   std::string refused = reader.open(
       {reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()}, item.range.numel);
   if (!refused.empty()) return refused;

@@ -8,6 +8,8 @@
 
 #include "core/bucket/coding.hpp"
 
+#include <kernels/code_path.hpp>
+
 #include <span>
 
 namespace penstock {
@@ -20,13 +22,14 @@ uint64_t uncoded_capacity(const Coding& coding, const std::vector<size_t>& items
 
 // Writes the indices of the item, and returns the end of the written bytes. A section without
 // indices takes no bytes.
-std::byte* write_coded(const ItemRun& item, std::span<const uint32_t> indices, std::byte* target);
+std::byte* write_coded(const ItemRun& item, std::span<const uint32_t> indices, std::byte* target,
+                       kernels::CodePath path);
 
 // Reads the section at the front of `bytes` into `indices`. The bytes come from another rank, so
 // they are checked. `taken` becomes the number of bytes in the section. If `indices` is null, only
 // the header of the section is read. Returns the reason of a refusal, as the end of a sentence, or
 // an empty string.
 std::string read_coded(const ItemRun& item, std::span<const std::byte> bytes, uint64_t count,
-                       uint32_t* indices, uint64_t& taken);
+                       uint32_t* indices, uint64_t& taken, kernels::CodePath path);
 
 }  // namespace penstock

@@ -3,9 +3,12 @@
 
 #include "core/bucket/coded_indices.hpp"
 
+#include "core/bucket/exchange.hpp"
 #include "core/bucket/gathered_testing.hpp"
+#include "core/bucket/placement.hpp"
 
 #include <numeric>
+#include <thread>
 
 namespace penstock::coded_indices_test {
 namespace {
@@ -248,6 +251,57 @@ TEST(CodedIndices, OfADeviceAreCodedOnTheHostAndDecodedIntoMemoryWithATwin) {
   const penstock_section& indices = one.came(one.item, 1, 0);
   EXPECT_EQ(std::memcmp(indices.on_host, kFour.data(), 16), 0);
   EXPECT_EQ(received.of_twin(indices.data), indices.on_host);
+}
+
+// ---- The time of coding ----
+
+TEST(CodedIndices, TakeTimeThatCountsAsEncodeWhereTheLegEncodes) {
+  for (const bool encodes : {true, false}) {
+    constexpr uint64_t kElements = 4'000'000, kMany = 400'000;
+    One one(kElements, kMany);
+    one.place({gathered_capacity(one.coding(), {0}, 0)});
+    Indices indices(kMany);
+    for (uint32_t j = 0; j < kMany; ++j) indices[j] = 10 * j + j % 7;
+    one.encode(one.item, PENSTOCK_PAYLOAD_SPARSE, 0, indices);
+    one.encode(one.item, PENSTOCK_PAYLOAD_SPARSE, 1, std::vector<float>(kMany, 1));
+    one.leg.kind.encodes = encodes;
+    ASSERT_OK(prepare(one.bucket, one.leg, 0, {one.message.get()}));
+    EXPECT_EQ(one.bucket.encode_us > 0, encodes);
+    EXPECT_EQ(one.bucket.counted_us, one.bucket.encode_us);
+  }
+}
+
+TEST(CodedIndices, TakeTimeThatCountsAsDecodeWhereTheLegDecodes) {
+  Leg leg;
+  leg.kind.decodes = true;
+  EXPECT_EQ(Read(leg, 0).part(), Stage::Part::decode);
+  leg.kind.decodes = false;
+  EXPECT_EQ(Read(leg, 0).part(), Stage::Part::none);
+}
+
+// An exchange that first works for 20 ms.
+struct WorksFirst final : Stage {
+  WorksFirst() : Stage("exchange", Part::exchange) {}
+  Status begin(BucketRun& bucket) override {
+    const uint64_t begun_us = now_us();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    bucket.add_apart(Part::encode, now_us() - begun_us);
+    return {};
+  }
+};
+
+TEST(CodedIndices, TakeTimeThatIsNotCountedTwice) {
+  testing::PaperBucket paper(0, 1);
+  Timeline timeline;
+  paper.context.timeline = &timeline;
+  BucketRun& bucket = paper.bucket;
+  bucket.placement = std::make_unique<Placement>();
+  for (int i = 0; i < 2; ++i) bucket.program.push_back(std::make_unique<WorksFirst>());
+  const uint64_t begun_us = now_us();
+  bucket.job.start();
+  ASSERT_TRUE(bucket.job.resume(bucket));
+  EXPECT_LE(bucket.encode_us + bucket.exchange_us, now_us() - begun_us);
+  EXPECT_GE(bucket.encode_us, 40'000u);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include "core/comm/communication.hpp"
 #include "core/trace/timeline.hpp"
 
+#include <kernels/code_path.hpp>
+
 #include <array>
 #include <atomic>
 #include <string>
@@ -70,9 +72,11 @@ struct SetContext {
   bool results_are_notified = false;  // jobs wait for results on the device; set between steps only
   bool forgets = false;               // states are kept twice, so that a step can be forgotten
   bool nonfinite_is_strict =
-      false;                 // ranks agree whether gradients are finite before memories take any
-  std::string name;          // of the set
-  std::string composite_id;  // plugin id of the composite collective
+      false;  // ranks agree whether gradients are finite before memories take any
+  // For coding indices. Ranks may differ, because every path writes and reads equal bytes.
+  kernels::CodePath coding_path = kernels::widest_code_path();
+  std::string name;                            // of the set
+  std::string composite_id;                    // plugin id of the composite collective
   std::string composite_name, transport_name;  // names in the scheme, for error messages
   uint64_t tags_per_step = 1;  // the largest number of messages on one link in a phase
   penstock_step step{};        // of the current step; written between steps only

@@ -19,6 +19,14 @@ void submit(BucketRun& bucket, MessageRun& message, uint64_t sequence, uint64_t 
 }
 }  // namespace
 
+Status prepare(BucketRun& bucket, Leg& leg, uint32_t round,
+               const std::vector<MessageRun*>& messages) {
+  const uint64_t begun_us = now_us();
+  for (MessageRun* message : messages) PENSTOCK_TRY(message->prepare(leg, round));
+  if (leg.kind.encodes) bucket.add_apart(Stage::Part::encode, now_us() - begun_us);
+  return {};
+}
+
 void submit(BucketRun& bucket, MessageRun& message) {
   // A tag is used again eight steps later; by then every message of the older step has ended.
   const uint64_t tag = bucket.context.attempt % 8 * bucket.context.tags_per_step + message.order;
@@ -54,7 +62,7 @@ Exchange::Exchange(Leg& leg, uint32_t round)
 
 Status Exchange::begin(BucketRun& bucket) {
   bucket.exchange_bytes = 0;
-  for (MessageRun* message : messages_) PENSTOCK_TRY(message->prepare(leg_, round_));
+  PENSTOCK_TRY(prepare(bucket, leg_, round_, messages_));
   bucket.begin_transfers(static_cast<uint32_t>(messages_.size()));
   for (MessageRun* message : messages_) {
     bucket.exchange_bytes += bytes_handed_over(message->message, message->group_size());

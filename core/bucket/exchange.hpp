@@ -28,14 +28,20 @@ class Exchange final : public RoundStage {
   std::vector<MessageRun*> messages_;
 };
 
-// Finds out whether the bucket is void, and points the received payloads into the buffers. On dense
-// legs it takes the sum of this owner, or copies the results back.
+// Finds out whether the bucket is void, points the received payloads into the buffers and decodes
+// coded indices. On dense legs it takes the sum of this owner, or copies the results back.
 class Read final : public RoundStage {
  public:
-  Read(Leg& leg, uint32_t round) : RoundStage(leg, round, "read") {}
+  Read(Leg& leg, uint32_t round)
+      : RoundStage(leg, round, "read", leg.kind.decodes ? Part::decode : Part::none) {}
   bool runs(const BucketRun& bucket) const override { return leg_.goes(bucket); }
   Status begin(BucketRun& bucket) override;
 };
+
+// Fills in the messages before they are sent, and codes their indices. On a leg that encodes, the
+// time counts as encode, because it is work of the engine. [engine]
+Status prepare(BucketRun& bucket, Leg& leg, uint32_t round,
+               const std::vector<MessageRun*>& messages);
 
 // Hands a message to the communication thread, with its number in the sequence of the link.
 // [engine]

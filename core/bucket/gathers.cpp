@@ -119,7 +119,8 @@ std::byte* GatherMessage::close_section(ItemRun& item, uint32_t round, size_t s,
   const void* const source = item.place().sent(*this, section);
   if (codes(item, round, s)) {
     item.place().moved(section, static_cast<std::byte*>(const_cast<void*>(source)));
-    return write_coded(item, {static_cast<const uint32_t*>(source), section.count}, target);
+    return write_coded(item, {static_cast<const uint32_t*>(source), section.count}, target,
+                       bucket->context.coding_path);
   }
   if (source != target && bytes != 0) std::memmove(target, source, bytes);
   item.place().moved(section, target);
@@ -229,7 +230,8 @@ Status GatherMessage::read_sections(ItemRun& item, uint32_t round, uint32_t rank
       section.data = own != nullptr ? own : decoded;
       const std::string refused =
           read_coded(item, {part + offset, bytes - offset}, section.count,
-                     own != nullptr ? nullptr : reinterpret_cast<uint32_t*>(decoded), length);
+                     own != nullptr ? nullptr : reinterpret_cast<uint32_t*>(decoded), length,
+                     bucket->context.coding_path);
       decoded += round_up(item.rounds[round].sections[s].bytes());
       if (!refused.empty())
         return bad_payload(*bucket, *this, rank, &item,

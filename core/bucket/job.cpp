@@ -48,7 +48,7 @@ Status Job::carry_on(BucketRun& bucket, bool& parked) {
 
 uint64_t Job::take_note(BucketRun& bucket, const Stage& stage) const {
   const uint64_t now = now_us();
-  bucket.add_time(stage.part(), now - begun_us_);
+  bucket.add_time(stage.part(), now - begun_us_ - std::exchange(bucket.counted_us, 0));
   Timeline& timeline = *bucket.context.timeline;
   if (!timeline.enabled()) return now;
   const bool sends = stage.part() == Stage::Part::exchange;

@@ -61,7 +61,7 @@ Status Load::begin(BucketRun& bucket) {
   bucket.ran = true;
   bucket.failure = Status();
   bucket.owes_backward = bucket.defers();
-  bucket.encode_us = bucket.decode_us = bucket.exchange_us = 0;
+  bucket.encode_us = bucket.decode_us = bucket.exchange_us = bucket.counted_us = 0;
   bucket.each_message([](uint32_t, uint32_t, MessageRun& message) { message.sent = false; });
   for (size_t i = 0; i < bucket.pieces.size(); ++i) {
     const PieceRun& piece = bucket.pieces[i];

@@ -109,6 +109,7 @@ struct SingleRank {
     context.forgets = set.forgets;
     context.result_is_sum = set.result_is_sum;
     context.nonfinite_is_strict = set.nonfinite_is_strict;
+    context.coding_path = set.coding_path;
     context.echoes = true;
     context.results_are_notified = true;  // a job ends after its device
   }

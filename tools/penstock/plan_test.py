@@ -318,6 +318,12 @@ def test_a_method_that_no_table_has_is_named(tmp_path):
     assert ran.returncode == 0 and "topk(density = 0.01; scope = \"item\")+residual counted as costing nothing" in ran.stdout
 
 
+def test_signs_of_top_k_have_costs_of_their_own():
+    """They take a sweep over the selected values more than float16."""
+    found = schemes(*scheme_flags("topk-residual", "top-k-signs"))
+    assert 1.05 < found["top-k-signs"]["encode_ms"] / found["topk-residual"]["encode_ms"] < 1.3
+
+
 def test_the_table_that_comes_along_knows_every_method_of_conf():
     found = plan("--link", "1gbit")
     assert {scheme["name"] for scheme in found["schemes"]} == {file.stem for file in (ROOT / "conf").glob("*.toml")} | {"dense"}

@@ -65,6 +65,19 @@ TEST(Declaration, FillsInWhatTheBucketsOfTheSetUseOfTheRun) {
   });
 }
 
+TEST(Declaration, TakesTheCodePathOfTheRunForCodingIndices) {
+  for (const auto& [setting, path] : {std::pair("portable", kernels::CodePath::kPortable),
+                                      std::pair("auto", kernels::widest_code_path())})
+    with_ranks(1, fmt::format("{}code_path = \"{}\"\n", kScheme, setting),
+               [path = path](Runtime& runtime, uint32_t) {
+                 const Services services = runtime.services();
+                 SetContext set;
+                 Declaration declaration(set, services);
+                 ASSERT_OK(take(declaration, Declared({"a"}).c));
+                 EXPECT_EQ(set.coding_path, path);
+               });
+}
+
 TEST(Declaration, WhatIsWrongWithItIsSaidByName) {
   with_ranks(1, kScheme, [](Runtime& runtime, uint32_t) {
     const Services services = runtime.services();
