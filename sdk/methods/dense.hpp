@@ -3,10 +3,10 @@
 #pragma once
 
 #include <kernels/pack_bits.hpp>
-#include <kernels/random_uniform.hpp>
 #include <kernels/stream.hpp>
 #include <methods/agreed.hpp>
 #include <methods/device/codes.hpp>
+#include <methods/draws.hpp>
 #include <penstock/compressor.hpp>
 #include <penstock/options.hpp>
 
@@ -14,15 +14,6 @@
 #include <span>
 
 namespace penstock::sdk {
-
-// The random key of this item's rounding in this step. It differs on each rank and each leg of a
-// route, so that the errors of several roundings are independent. Elements count from the start of
-// the gradient (item.c().first + i), even if the item is a part of the gradient.
-inline kernels::RandomKey rounding_key(const Call& call, const Item& item) {
-  return kernels::random_key({call.step->seed, item.c().gradient,
-                              kernels::stream_of_step(kernels::kStreamRounding, call.step->index),
-                              uint64_t{item.c().leg} << 32 | call.step->rank});
-}
 
 // The value of an option that must be a multiple of 64. Throws INVALID_ARGUMENT otherwise.
 inline uint64_t multiple_of_64(const Options& values, std::string_view method,
@@ -33,12 +24,6 @@ inline uint64_t multiple_of_64(const Options& values, std::string_view method,
                            (size + 63) / 64 * 64);
   return size;
 }
-
-// The random numbers of elements `first`, `first` + 1, ... of a gradient.
-struct Draws {
-  kernels::RandomKey key;
-  uint64_t first;
-};
 
 // A method makes the codes tile by tile and the numbers block by block:
 //   void measure(std::span<const float> block, double unit, Scale* scales) const;

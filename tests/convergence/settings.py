@@ -67,4 +67,14 @@ SETTINGS: dict[str, Setting] = {
     "dgc, clipping value, divided before": Setting(
         _scheme("dgc", **{"memory.dgc.clipping": "value", "memory.dgc.clip": 0.001}), given=_DIVIDED
     ),
+    **{
+        f"{kind} by chance, {combine}": Setting(
+            _scheme("s-sgd", **{
+                "scheme.compressor": kind,
+                f"compressor.{kind}.rounding": "stochastic",
+                f"compressor.{kind}.combine": combine,
+            })
+        )
+        for kind, combine in (("bf16", "sum"), ("fp16", "gather"))
+    },
 }

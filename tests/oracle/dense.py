@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from .method import Gradients, Item, Method, ascending_sum
+from .quantised import Draw, cast
 
 
 class DenseMean(Method):
@@ -17,17 +18,21 @@ class DenseMean(Method):
 
 
 class RoundedMean(Method):
-    """fp16 and bf16: update = (1/P) round(sum_r round(g_r)), the sum in float32 in ascending rank order."""
+    """fp16 and bf16: update = (1/P) round(sum_r cast(g_r)), the sum in float32 in ascending rank order. `rounding` is that of
+    the casts; the sum is rounded to nearest."""
 
-    def __init__(self, items: Sequence[Item], ranks: int, dtype: torch.dtype) -> None:
+    def __init__(self, items: Sequence[Item], ranks: int, dtype: torch.dtype, rounding: str = "nearest", seed: int = 1) -> None:
         super().__init__(items, ranks)
         self.dtype = dtype
+        self.send = cast(dtype, rounding)
+        self.seed = seed
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
         update: Gradients = {}
         for item in self.items:
-            total = ascending_sum([g[item.name].to(self.dtype) for g in grads])
-            update[item.name] = total.to(self.dtype).to(torch.float32) / self.ranks
+            draws = [Draw(self.seed, item.index, step, rank) for rank in range(self.ranks)]
+            total = ascending_sum([self.send(g[item.name].reshape(-1), draw) for g, draw in zip(grads, draws)])
+            update[item.name] = (total.to(self.dtype).to(torch.float32) / self.ranks).reshape(item.shape)
         return update
 
 

@@ -138,3 +138,34 @@ def natural(x: torch.Tensor, draw: Draw) -> torch.Tensor:
     up = draw.uniform(x.numel()) < 2.0 * mantissa - 1.0
     power = torch.ldexp(torch.ones_like(mantissa), exponent - 1 + up.int())
     return torch.where(x.abs() < 2.0**-126, torch.zeros_like(x), power.float() * x.sign())
+
+
+# For a 16-bit type: bits of the fraction, and the exponent of the smallest normal number.
+_FORMATS = {torch.float16: (10, -14), torch.bfloat16: (7, -126)}
+
+
+def cast(dtype: torch.dtype, rounding: str = "nearest") -> Send:
+    """fp16 and bf16. Stochastic: |x| = (k + f) * unit with an integer k and 0 <= f < 1 becomes (k + 1) * unit if f + u >= 1,
+    else k * unit. u has the upper bits of the word: as many bits as float32 has behind the last bit of the type, or 31
+    for float16 below its smallest normal number, where f is cut to 31 bits. Beyond the largest number: as nearest."""
+    if rounding not in ("nearest", "stochastic"):
+        raise ValueError(f"rounding is {rounding!r}, expected 'nearest' or 'stochastic'")
+    fraction, smallest = _FORMATS[dtype]
+
+    def send(x: torch.Tensor, draw: Draw) -> torch.Tensor:
+        nearest = x.to(dtype).float()
+        if rounding == "nearest":
+            return nearest
+        fits = x.abs() <= torch.finfo(dtype).max
+        a = torch.where(fits, x.abs(), 0.0).double().numpy()
+        words = draw.words(x.numel()).numpy()
+        exponent = np.frexp(a)[1] - 1
+        bits = np.where((exponent < smallest) & (dtype == torch.float16), 31, 23 - fraction)
+        unit = np.ldexp(1.0, np.maximum(exponent, smallest) - fraction)
+        k = np.floor(a / unit)
+        f = np.floor((a / unit - k) * 2.0**bits)
+        up = f + np.floor(words / 2.0 ** (32 - bits)) >= 2.0**bits
+        sent = torch.from_numpy(np.copysign((k + up) * unit, x.double().numpy())).float()
+        return torch.where(fits, sent, nearest)
+
+    return send

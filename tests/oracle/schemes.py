@@ -18,7 +18,7 @@ from .low_rank import AcpSgd, PowerSgd
 from .method import Item, Method, Scheme
 from .ok_topk import OkTopK
 from .routes import Hierarchical, Part, Shard, owners_on, parts
-from .quantised import Quantised, Send, Signum, ef_sign, natural, one_bit, qsgd, tern_grad
+from .quantised import Quantised, Send, Signum, cast, ef_sign, natural, one_bit, qsgd, tern_grad
 from .threshold import AdaComp, AdaQ, FixedThreshold, GaussianK, RedSync, Sidco
 from .shift import Diana, Ef21, by_chance, by_top_k
 from .sparse_more import AdTopK, AlternatingPowerSgd, ArcTopK, ChunkTopK, Covap, RandomK
@@ -49,6 +49,9 @@ QUANTISED: dict[str, tuple[Callable[..., Send], tuple[str, ...]]] = {
     "terngrad": (tern_grad, ("clip",)),
     "natural": (lambda: natural, ()),
 }
+
+
+CASTS = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 # Methods of sparse_more.py and the options they simulate.
@@ -218,8 +221,12 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
         if choice.memory["plugin"] == "dgc":
             return [DenseWithMomentum(items, ranks, _dgc_options(choice, seed))]
         return [DenseMean(items, ranks)]
-    if name in ("fp16", "bf16"):
-        return [RoundedMean(items, ranks, torch.float16 if name == "fp16" else torch.bfloat16)]
+    if name in CASTS:
+        options = _options(choice.compressor, _same("rounding", "combine"))
+        keeps = choice.memory["plugin"] == "residual"
+        if options.pop("combine", "sum") == "gather":
+            return [Quantised(items, ranks, keeps, cast(CASTS[name], **options), seed)]
+        return [RoundedMean(items, ranks, CASTS[name], **options, seed=seed)]
     if name == "signsgd" or (name == "signum" and choice.memory["plugin"] == "none"):
         return [MajorityVote(items, ranks)]
     if name in ("maxmin", "int8", "tbq", "inceptionn", "sketch"):
@@ -276,6 +283,10 @@ SUMMED = {"none", "fp16", "bf16", "powersgd", "acpsgd", "powersgd-alternating", 
 VOTES = {"signsgd", "signum"}
 
 
+def _is_summed(choice: Choice) -> bool:
+    return choice.compressor["plugin"] in SUMMED and choice.compressor.get("combine", "sum") == "sum"
+
+
 def _alignment(choice: Choice, item: Item) -> int:
     name = choice.compressor["plugin"]
     if name in ("powersgd", "acpsgd", "arctopk"):
@@ -296,7 +307,7 @@ def _routed(table: Table, choice: Choice, own: list[Part], hosts: Sequence[int],
 
     if table["scheme"]["route"] == "hierarchical":
         return [Hierarchical(hosts, own, make(choice), name not in VOTES)]
-    if name in SUMMED:
+    if _is_summed(choice):
         return make(choice)(list(dict.fromkeys(part.gradient for part in own)), len(hosts))
     owner = choice
     if "owner_memory" in table["scheme"]:

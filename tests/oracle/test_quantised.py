@@ -8,7 +8,7 @@ import torch
 
 from .cases import ITEMS, RANKS, expect_nothing_lost
 from .method import Item
-from .quantised import Draw, Quantised, Send, Signum, ef_sign, natural, one_bit, qsgd, tern_grad
+from .quantised import Draw, Quantised, Send, Signum, cast, ef_sign, natural, one_bit, qsgd, tern_grad
 from .random import GOLDEN, MASK, splitmix64
 
 SENDS: dict[str, Send] = {
@@ -18,6 +18,8 @@ SENDS: dict[str, Send] = {
     "qsgd of 8 bits": qsgd(8),
     "qsgd by maximum": qsgd(8, 0, "max"),
     "natural": natural,
+    "fp16 by chance": cast(torch.float16, "stochastic"),
+    "bf16 by chance": cast(torch.bfloat16, "stochastic"),
 }
 
 
@@ -44,13 +46,25 @@ def test_sent_values_follow_the_definitions() -> None:
     assert torch.equal(natural(powers, draw), powers)
 
 
-@pytest.mark.parametrize("name", ["qsgd", "qsgd by maximum", "natural", "terngrad"])
+@pytest.mark.parametrize("name", ["qsgd", "qsgd by maximum", "natural", "terngrad", "fp16 by chance", "bf16 by chance"])
 def test_expectations_are_the_input(name: str) -> None:
     send = {"qsgd": qsgd(), "terngrad": tern_grad(0.0)}.get(name) or SENDS[name]
     x = torch.randn(200, generator=torch.Generator().manual_seed(3))
     draws = torch.stack([send(x, Draw(1, 0, step, 0)).double() for step in range(2000)])
     # 5.5 standard deviations of the mean of the drawn values: one in 20 million per element.
     assert bool(((draws.mean(0) - x).abs() <= 5.5 * draws.std(0) / np.sqrt(2000) + 1e-5).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_casts_by_chance_give_a_neighbour_and_leave_numbers_of_the_type_alone(dtype: torch.dtype) -> None:
+    x = torch.randn(500, generator=torch.Generator().manual_seed(4)) * 10.0 ** torch.linspace(-9, 4, 500)
+    sent = cast(dtype, "stochastic")(x, Draw(1, 0, 0, 0))
+    assert torch.equal(sent.to(dtype).float(), sent)
+    smallest = float(torch.finfo(dtype).smallest_normal) * torch.finfo(dtype).eps
+    assert bool(((sent - x).abs() <= x.abs() * torch.finfo(dtype).eps + smallest).all())
+    assert not torch.equal(sent, x.to(dtype).float()), "some numbers go to the neighbour that is farther away"
+    exact = torch.cat([sent, torch.tensor([0.0, -0.0, float("inf"), torch.finfo(dtype).max])])
+    assert torch.equal(cast(dtype, "stochastic")(exact, Draw(1, 0, 1, 0)), exact)
 
 
 # Of the unbiased methods, only methods whose rounding error is smaller than the input. With other methods a residual

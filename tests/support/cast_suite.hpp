@@ -34,5 +34,23 @@ TEST_P(CastCases, PayloadsAreInput) {
 TEST_P(CastCases, WithoutAMemoryAValueTooLargeIsInfinite) {
   expect_cast_overflows_without_memory(GetParam());
 }
+TEST_P(CastCases, GatheredValuesAreAddedInFloat32) {
+  expect_gathered_casts_are_added_in_float32(GetParam());
+}
+TEST_P(CastCases, GatheredPayloadsAreInput) {
+  expect_gathered_casts_read_payloads_as_input(GetParam());
+}
+TEST_P(CastCases, StochasticRoundingFollowsItsWords) {
+  expect_casts_by_chance_follow_their_words(GetParam());
+}
+TEST_P(CastCases, StochasticRoundingIsUnbiased) {
+  expect_casts_by_chance_are_unbiased(GetParam());
+}
+TEST_P(CastCases, StochasticRoundingIsEqualWhereverItRuns) {
+  expect_casts_by_chance_are_equal_wherever_they_run(GetParam());
+}
+TEST_P(CastCases, OptionsAreInTheTraits) {
+  expect_cast_options_are_in_the_traits(GetParam());
+}
 
 }  // namespace penstock::test

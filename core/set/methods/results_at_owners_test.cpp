@@ -95,6 +95,10 @@ const Method kMethods[] = {
     {"compressor = \"none\"\nmemory = \"none\"", "", true},
     {"compressor = \"fp16\"\nmemory = \"residual\""},
     {"compressor = \"bf16\"\nmemory = \"none\"", "", true},
+    {"compressor = \"fp16\"\nmemory = \"residual\"",
+     "[compressor.fp16]\nrounding = \"stochastic\"\n"},
+    {"compressor = \"bf16\"\nmemory = \"none\"",
+     "[compressor.bf16]\nrounding = \"stochastic\"\ncombine = \"gather\"\n"},
     {"compressor = \"randomk\"\nmemory = \"residual\"", "[compressor.randomk]\ndensity = 0.1\n"},
     {"compressor = \"covap\"\nmemory = \"residual\"", ""},
     {"compressor = \"powersgd\"\nmemory = \"residual\"", "", true},  // vectors travel uncompressed

@@ -81,6 +81,7 @@ TEST(Routes, EndAlikeOnAllRanksUnderLossyMethods) {
   struct Method {
     const char* keys;
     bool shards;
+    const char* tables = "";
   };
   const Method methods[] = {
       {"compressor = \"topk\"\nmemory = \"residual\"", true},
@@ -93,6 +94,8 @@ TEST(Routes, EndAlikeOnAllRanksUnderLossyMethods) {
       {"compressor = \"powersgd\"\nmemory = \"residual\"", false},
       {"compressor = \"acpsgd\"\nmemory = \"residual\"", false},
       {"compressor = \"fp16\"\nmemory = \"residual\"", false},
+      {"compressor = \"bf16\"\nmemory = \"none\"", true,
+       "[compressor.bf16]\nrounding = \"stochastic\"\ncombine = \"gather\"\n"},
   };
   for (const Layout& layout : kLayouts)
     for (const Method& method : methods)
@@ -101,7 +104,7 @@ TEST(Routes, EndAlikeOnAllRanksUnderLossyMethods) {
         if (is_shard ? !method.shards : std::string(method.keys).find("owner") != std::string::npos)
           continue;
         expect_equal_on_all_ranks(
-            train(layout.size, on_route(route, method.keys, layout), kProblem, 6),
+            train(layout.size, on_route(route, method.keys, layout, method.tables), kProblem, 6),
             fmt::format("{} on {}, hosts {}", method.keys, route, layout.hosts));
       }
 }

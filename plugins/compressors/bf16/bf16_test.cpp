@@ -7,7 +7,8 @@ namespace {
 
 INSTANTIATE_TEST_SUITE_P(Bf16, CastCases,
                          ::testing::Values(CastFormat{PENSTOCK_PLUGIN_FILE, to_bfloat16,
-                                                      from_bfloat16, 0x1.fep127f}));
+                                                      from_bfloat16, 0x1.fep127f,
+                                                      kChanceBfloat16}));
 
 }  // namespace
 }  // namespace penstock::test

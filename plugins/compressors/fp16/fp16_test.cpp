@@ -7,7 +7,7 @@ namespace {
 
 INSTANTIATE_TEST_SUITE_P(Fp16, CastCases,
                          ::testing::Values(CastFormat{PENSTOCK_PLUGIN_FILE, to_float16,
-                                                      from_float16, 65504}));
+                                                      from_float16, 65504, kChanceHalf}));
 
 }  // namespace
 }  // namespace penstock::test

@@ -39,13 +39,15 @@ class NoneCompressor(Compressor):
         return tensor
 
 
-class FP16Compressor(Compressor):
-    """Exchanges floating-point tensors as float16."""
+class _NarrowCompressor(Compressor):
+    """Exchanges floating-point tensors in a type of 16 bits."""
 
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+    dtype: torch.dtype
+
+    @classmethod
+    def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
         if tensor.dtype.is_floating_point:
-            return tensor.to(torch.float16), tensor.dtype
+            return tensor.to(cls.dtype), tensor.dtype
         return tensor, tensor.dtype
 
     @staticmethod
@@ -53,11 +55,27 @@ class FP16Compressor(Compressor):
         return tensor.to(ctx)
 
 
+class FP16Compressor(_NarrowCompressor):
+    """Exchanges floating-point tensors as float16."""
+
+    dtype = torch.float16
+
+
+class BF16Compressor(_NarrowCompressor):
+    """Exchanges floating-point tensors as bfloat16, which has the range of float32. Horovod has no
+    such class."""
+
+    dtype = torch.bfloat16
+
+
 class Compression:
-    """The compressors for ``allreduce`` and ``DistributedOptimizer``."""
+    """The compressors for ``allreduce``, ``reducescatter``, their grouped forms and
+    ``DistributedOptimizer``. Values are rounded to nearest and travel in the narrow type. The
+    transport adds them in float32, divides for an average, and rounds once."""
 
     none = NoneCompressor
     fp16 = FP16Compressor
+    bf16 = BF16Compressor
 
 
 def check_compressor(compression: Any) -> None:
@@ -66,7 +84,7 @@ def check_compressor(compression: Any) -> None:
         getattr(compression, "decompress", None)
     ):
         raise ValueError(
-            f"compression is {compression!r}, expected Compression.none, Compression.fp16 or a "
-            "class with static methods "
+            f"compression is {compression!r}, expected Compression.none, Compression.fp16, "
+            "Compression.bf16 or a class with static methods "
             f"compress and decompress; schemes like top-k are named in the configuration"
         )

@@ -17,7 +17,7 @@ from penstock.common.devices import HOST
 from penstock.common.gradient_set import GradientSet, GradientSpec
 from penstock.common.operation import TensorView
 from penstock.torch import devices
-from penstock.torch.compression import FP16Compressor, NoneCompressor
+from penstock.torch.compression import BF16Compressor, FP16Compressor, NoneCompressor
 from penstock.torch.tensors import DTYPES
 
 
@@ -85,6 +85,9 @@ class Slot:
         self.gradient = self.given = None
 
 
+_CASTS = (FP16Compressor, BF16Compressor)  # a staging tensor of their type does their work
+
+
 class GradientSlot(Slot):
     """Gradient `index` of a set of the core."""
 
@@ -108,7 +111,7 @@ class GradientSlot(Slot):
         self.predivide = predivide
         # None: the gradient travels unchanged, or the staging tensor casts it. Otherwise an object
         # with compress and decompress.
-        self.compression = None if compression in (NoneCompressor, FP16Compressor) else compression
+        self.compression = None if compression in (NoneCompressor, *_CASTS) else compression
         self.wire: torch.Tensor | None = None
         self.context: Any = None
         self.staging: torch.Tensor | None = None
@@ -131,8 +134,8 @@ class GradientSlot(Slot):
             # show the shape.
             probe, _ = self.compression.compress(torch.zeros_like(parameter, requires_grad=False))
             return probe.shape, probe.dtype
-        cast = compression is FP16Compressor and parameter.dtype.is_floating_point
-        return parameter.shape, torch.float16 if cast else parameter.dtype
+        cast = compression in _CASTS and parameter.dtype.is_floating_point
+        return parameter.shape, compression.dtype if cast else parameter.dtype
 
     def spec(self) -> GradientSpec:
         """The declaration of the gradient for the core."""

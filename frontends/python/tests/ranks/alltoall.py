@@ -121,6 +121,35 @@ def check_reducescatter_scales_compresses_and_waits() -> None:
         equal(hvd.reducescatter(own, op=op), share(value(result, (size + 1, 2), torch.float32)))
 
 
+def check_reducescatter_of_narrow_values_adds_in_float32() -> None:
+    size, rank = hvd.size(), hvd.rank()
+    # A sum in float16 or bfloat16 would stay at the first rank's value, because a half of its unit
+    # comes from each other rank.
+    for kind, dtype, first in (
+        (hvd.Compression.fp16, torch.float16, 2048.0),
+        (hvd.Compression.bf16, torch.bfloat16, 256.0),
+    ):
+        own = torch.full((size + 1, 3), 1.0 if rank > 0 else first)
+        own[:, 1] = 0.1 * (rank + 1)  # no number of the type
+        everyone = [torch.full((size + 1, 3), 1.0 if r > 0 else first) for r in range(size)]
+        for r, theirs in enumerate(everyone):
+            theirs[:, 1] = 0.1 * (r + 1)
+        total = sum(theirs.to(dtype).double() for theirs in everyone)
+        for op, result in ((hvd.Sum, total), (hvd.Average, total / size)):
+            expected = share(result.to(dtype).float())
+            got = hvd.reducescatter(own, compression=kind, op=op)
+            assert got.dtype == torch.float32
+            equal(got, expected)
+            for one in hvd.grouped_reducescatter([own, own], compression=kind, op=op):
+                equal(one, expected)
+        equal(hvd.allreduce(own, compression=kind, op=hvd.Sum), total.to(dtype).float())
+        x = own.clone().requires_grad_()
+        hvd.reducescatter(x, compression=kind, op=hvd.Sum).sum().backward()
+        equal(x.grad, torch.full_like(x, float(size)))
+        counts = torch.arange(size + 1)
+        equal(hvd.reducescatter(counts, compression=kind, op=hvd.Sum), share(counts * size))
+
+
 def check_reducescatter_refuses_what_it_cannot_take() -> None:
     with expect(ValueError, "scalar"):
         hvd.reducescatter(torch.tensor(1.0))

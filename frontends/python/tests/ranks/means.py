@@ -50,6 +50,8 @@ def check_named_averages_of_float16() -> None:
         equal(got, expected())
     cast = hvd.allreduce(mine, name="cast", compression=hvd.Compression.fp16)
     equal(cast, expected().float())
+    cast = hvd.allreduce(mine, name="brain cast", compression=hvd.Compression.bf16)
+    equal(cast, expected(torch.bfloat16).float())
     rows = mine.half().repeat(hvd.size(), 1)
     equal(hvd.reducescatter(rows, name="scattered"), expected().reshape(1, -1))
 
@@ -83,6 +85,9 @@ def check_optimizers() -> None:
     equal(averaged_by_optimizer(mine, torch.float32, scheme=FP16), expected().float())
     bf16 = averaged_by_optimizer(mine, torch.float32, scheme=BF16)
     equal(bf16, expected(torch.bfloat16).float())
+    brains = hvd.Compression.bf16
+    got = averaged_by_optimizer(mine, torch.float32, compression=brains, scheme=NONE)
+    equal(got, expected(torch.bfloat16).float())
     equal(averaged_by_optimizer(mine, torch.float16, scheme=NONE), expected())
     got = averaged_by_optimizer(mine, torch.float32, compression=fp16, scheme=FP16)
     equal(got, expected().float())
