@@ -17,17 +17,22 @@ class DenseMean(Method):
 
 
 class RoundedMean(Method):
-    """fp16 and bf16: update = (1/P) round(sum_r round(g_r)), the sum in float32 in ascending rank order."""
+    """fp16 and bf16: update = round((1/P) sum_r round(g_r)), the sum in float32 in ascending rank order. If sums are needed,
+    as for the next leg of a route, they are rounded: update = (1/P) round(sum_r round(g_r))."""
 
-    def __init__(self, items: Sequence[Item], ranks: int, dtype: torch.dtype) -> None:
+    def __init__(self, items: Sequence[Item], ranks: int, dtype: torch.dtype, rounds_sums: bool = False) -> None:
         super().__init__(items, ranks)
         self.dtype = dtype
+        self.rounds_sums = rounds_sums
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
         update: Gradients = {}
         for item in self.items:
             total = ascending_sum([g[item.name].to(self.dtype) for g in grads])
-            update[item.name] = total.to(self.dtype).to(torch.float32) / self.ranks
+            if self.rounds_sums:
+                update[item.name] = total.to(self.dtype).to(torch.float32) / self.ranks
+            else:
+                update[item.name] = (total / self.ranks).to(self.dtype).to(torch.float32)
         return update
 
 

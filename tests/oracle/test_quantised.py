@@ -42,6 +42,9 @@ def test_sent_values_follow_the_definitions() -> None:
     assert tern_grad()(torch.tensor([-0.5, -0.5]), draw).tolist() == [-0.5, -0.5]
     powers = torch.tensor([1.0, -0.25, 0.0, 2.0**100])
     assert torch.equal(natural(powers, draw), powers)
+    # 3 = 2 (1 + 1/2): up where the highest of the bits is 1.
+    up = draw.words(50) >> 31 == 1
+    assert torch.equal(natural(torch.full((50,), 3.0), draw), torch.where(up, 4.0, 2.0))
 
 
 @pytest.mark.parametrize("name", ["qsgd", "qsgd by maximum", "natural", "terngrad"])
