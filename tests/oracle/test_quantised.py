@@ -52,8 +52,10 @@ def test_expectations_are_the_input(name: str) -> None:
     send = {"qsgd": qsgd(), "terngrad": tern_grad(0.0)}.get(name) or SENDS[name]
     x = torch.randn(200, generator=torch.Generator().manual_seed(3))
     draws = torch.stack([send(x, Draw(1, 0, step, 0)).double() for step in range(2000)])
-    # 5.5 standard deviations of the mean of the drawn values: one in 20 million per element.
-    assert bool(((draws.mean(0) - x).abs() <= 5.5 * draws.std(0) / np.sqrt(2000) + 1e-5).all())
+    # 5.5 standard deviations of the mean of the drawn values: one in 20 million per element. An element that is nearly a
+    # power of two is drawn away from it a few times at most, so its deviation counts as that of four such draws at least.
+    deviation = draws.std(0).clamp(min=2 * x.abs().double() / np.sqrt(2000))
+    assert bool(((draws.mean(0) - x).abs() <= 5.5 * deviation / np.sqrt(2000) + 1e-5).all())
 
 
 # Of the unbiased methods, only methods whose rounding error is smaller than the input. With other methods a residual
