@@ -118,25 +118,28 @@ void CompressorRig::load_gradients(const RankTensors& gradients, const StepSetti
 }
 
 void CompressorRig::compensate(const StepSettings& settings, const std::vector<bool>& sends) {
-  if (n_items() == 0 || settings_.fold) return;
+  ItemList apart;  // from encode
+  for (uint64_t i = 0; i < n_items(); ++i)
+    if (!settings_.fold || memory_needs_[i].c.form == PENSTOCK_FORM_NONE) apart.push_back(i);
+  if (apart.empty()) return;
   if (!ranks_[0].memory) return compensate_as_stand_in(settings, sends);
   const uint64_t n_scalars = memory_needs_[0].c.n_scalars;
-  std::vector<float> summed(n_items() * n_scalars, 0.0f);
+  std::vector<float> summed(apart.size() * n_scalars, 0.0f);
   for (int pass = 0; pass < 2; ++pass) {  // all ranks measure before any rank compensates
     for (uint32_t r = 0; r < settings_.ranks; ++r) {
       if (!sends[r]) continue;
       const MemoryInstance& memory = *ranks_[r].memory;
       ItemViews items;
-      for (uint64_t i = 0; i < n_items(); ++i) items.push_back(memory_item(r, i));
+      for (const uint64_t i : apart) items.push_back(memory_item(r, i));
       const penstock_step step = step_facts(r, settings);
       const penstock_exec call = cpu_exec();  // without scratch
       if (pass == 1) {
-        about_to_call("compensate", r, {0});
+        about_to_call("compensate", r, apart);
         require(memory.compensate(call, step, items, n_scalars == 0 ? nullptr : summed.data()),
                 "compensate");
       } else if (n_scalars > 0) {
         Guarded<float> scalars(summed.size());
-        about_to_call("measure", r, {0});
+        about_to_call("measure", r, apart);
         require(memory.measure(call, step, items, scalars.data()), "measure");
         promise(scalars.intact(), "measure wrote beyond ", n_scalars, " scalars for each item");
         for (uint64_t s = 0; s < scalars.size(); ++s) summed[s] += scalars[s];

@@ -36,8 +36,8 @@ struct RigSettings {
   bool check_sums = false;       // results are finite and, unless final, the sum of the sent values
   bool mean_by_decode = false;   // decode makes means of sums, as SCALES_RESULT promises
   bool keep = false;             // set ITEM_KEEP even without a memory that keeps anything
-  bool fold = false;  // the compressor compensates in its encode (fold.h); all memories must
-                      // publish a form that it offers
+  bool fold = false;  // the compressor compensates in its encode (fold.h), except items whose
+                      // memory publishes no form; it must offer the forms of the others
   bool fold_reads_before = false;  // and reads the old work and momentum from other places
   // Without a memory: the rig simulates a memory of this form (PENSTOCK_FORM_*), which keeps the
   // values that are not sent.

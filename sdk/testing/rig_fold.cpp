@@ -16,6 +16,7 @@ std::vector<float> CompressorRig::compensated(uint32_t rank, uint64_t item,
   const penstock_memory_need& need = memory_needs_[item].c;
   const SimulatedItem& of = ranks_[rank].items[item];
   std::vector<float> result = work(rank, item);
+  if (need.form == PENSTOCK_FORM_NONE) return result;  // compensated before, apart from encode
   if (momentum != nullptr) momentum->resize(result.size());
   const auto unscale = static_cast<float>(1 / settings.grad_scale);
   const auto beta = static_cast<float>(need.beta);
@@ -88,7 +89,10 @@ Outcome CompressorRig::encode_folded(uint32_t rank, uint32_t round, const ItemLi
   for (uint64_t p = 0; p < items.size(); ++p) {
     const penstock_memory_need& need = memory_needs_[items[p]].c;
     SimulatedItem& item = ranks_[rank].items[items[p]];
-    if (need.form == PENSTOCK_FORM_NONE) throw std::runtime_error("the memory publishes no form");
+    if (need.form == PENSTOCK_FORM_NONE) {  // for example of a gradient that is sent whole
+      pointers.push_back(nullptr);
+      continue;
+    }
     const bool has_momentum = need.form != PENSTOCK_FORM_AFFINE;
     penstock_fold& fold = folds[p];
     fold.struct_size = sizeof fold;

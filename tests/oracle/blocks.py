@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from .method import Gradients, Item, Method, largest
+from .values import narrowed
 
 SIDE, SIZE = 64, 4096
 
@@ -61,14 +62,22 @@ def four_numbers(values: torch.Tensor) -> torch.Tensor:
 
 
 class BlockTopK(Method):
-    """Block top-k with a residual, or without any memory."""
+    """Block top-k with a residual, or without any memory. `mean`: over all ranks, or over the ranks that sent an element."""
 
     def __init__(
-        self, items: Sequence[Item], ranks: int, keeps: bool = True, beta: float = 1.0, k: int = 64, value_type: str = "fp16"
+        self,
+        items: Sequence[Item],
+        ranks: int,
+        keeps: bool = True,
+        beta: float = 1.0,
+        k: int = 64,
+        value_type: str = "fp16",
+        mean: str = "ranks",
     ) -> None:
         super().__init__(items, ranks)
-        if value_type not in ("fp32", "int2"):
-            raise ValueError(f"value_type is {value_type!r}, this oracle simulates fp32 and int2")
+        if value_type not in ("fp32", "fp16", "int2"):
+            raise ValueError(f"value_type is {value_type!r}, this oracle simulates fp32, fp16 and int2")
+        self.over_senders = mean == "senders"
         self.keeps, self.beta, self.k, self.value_type = keeps, beta, k, value_type
         self.residual = self.zeros()
 
@@ -81,7 +90,7 @@ class BlockTopK(Method):
         numbers = [self.numbers(work[block]).reshape(-1) for block in blocks]
         places = [largest(of, kept_of(of.numel(), self.k)) for of in numbers]
         values = torch.cat([of[at] for of, at in zip(numbers, places)])
-        values = four_numbers(values) if self.value_type == "int2" else values.float()
+        values = four_numbers(values) if self.value_type == "int2" else narrowed(values.float(), self.value_type)
         sent = [torch.zeros(of.numel()) for of in numbers]
         for of, at, part in zip(sent, places, values.split([len(at) for at in places])):
             of[at] = part
@@ -96,7 +105,9 @@ class BlockTopK(Method):
         total = parts[0].clone()
         for part in parts[1:]:
             total += part
-        return total / self.ranks
+        if not self.over_senders:
+            return total / self.ranks
+        return total / sum((part != 0).float() for part in parts).clamp(min=1)
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
         update: Gradients = {}

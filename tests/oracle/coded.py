@@ -19,22 +19,22 @@ STREAM_HASHING = 6
 STREAMS_PER_STEP = 16
 
 
-def words(seed: int, gradient: int, stream: int, step: int, rank: int, numel: int) -> np.ndarray:
-    """uint64[numel] below 2**32: the words that sdk/kernels/random_uniform.hpp defines, for elements 0 to numel - 1."""
+def words(seed: int, gradient: int, stream: int, step: int, rank: int, numel: int, first: int = 0) -> np.ndarray:
+    """uint64[numel] below 2**32: the words that sdk/kernels/random_uniform.hpp defines, for elements `first` and following."""
     stream += STREAMS_PER_STEP * (step + 1)
     base = splitmix64((seed ^ splitmix64((gradient * GOLDEN + stream) & MASK)) & MASK)
     block = splitmix64(splitmix64((base + rank * GOLDEN) & MASK))
     low = np.uint64(0xFFFFFFFF)
-    x = (np.arange(numel, dtype=np.uint64) + np.uint64(block & 0xFFFFFFFF)) & low
+    x = (np.arange(first, first + numel, dtype=np.uint64) + np.uint64(block & 0xFFFFFFFF)) & low
     x = ((x ^ (x >> np.uint64(16))) * np.uint64(0x7FEB352D)) & low
     x ^= np.uint64(block >> 32)
     x = ((x ^ (x >> np.uint64(15))) * np.uint64(0x846CA68B)) & low
     return x ^ (x >> np.uint64(16))
 
 
-def uniform(seed: int, gradient: int, step: int, rank: int, numel: int) -> torch.Tensor:
+def uniform(seed: int, gradient: int, step: int, rank: int, numel: int, first: int = 0) -> torch.Tensor:
     """float32[numel] in (0, 1) for stochastic rounding."""
-    drawn = words(seed, gradient, STREAM_ROUNDING, step, rank, numel)
+    drawn = words(seed, gradient, STREAM_ROUNDING, step, rank, numel, first)
     return torch.from_numpy((((drawn >> np.uint64(9)).astype(np.float64) + 0.5) / 2.0**23).astype(np.float32))
 
 
@@ -100,7 +100,7 @@ class MaxMin(Quantiser):
     def quantise(self, x: torch.Tensor, item: Item, step: int, rank: int) -> torch.Tensor:
         draws = torch.full_like(x, 0.5)
         if self.stochastic:
-            draws = uniform(self.seed, item.index, step, rank, x.numel())
+            draws = uniform(self.seed, item.index, step, item.sender(rank), x.numel(), item.first)
         sent = []
         for part, draw in zip(in_blocks(x, self.block), in_blocks(draws, self.block)):
             low, width = part.min(), (part.max() - part.min()) / self.top

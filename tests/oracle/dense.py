@@ -18,21 +18,29 @@ class DenseMean(Method):
 
 
 class RoundedMean(Method):
-    """fp16 and bf16: update = (1/P) round(sum_r cast(g_r)), the sum in float32 in ascending rank order. `rounding` is that of
-    the casts; the sum is rounded to nearest."""
+    """fp16 and bf16: update = round((1/P) sum_r cast(g_r)), the sum in float32 in ascending rank order. If sums are needed, as
+    for the next leg of a route, they are rounded: update = (1/P) round(sum_r cast(g_r)). `rounding` is that of the casts; sums
+    and means are rounded to nearest."""
 
-    def __init__(self, items: Sequence[Item], ranks: int, dtype: torch.dtype, rounding: str = "nearest", seed: int = 1) -> None:
+    def __init__(
+        self, items: Sequence[Item], ranks: int, dtype: torch.dtype, rounding: str = "nearest", seed: int = 1, rounds_sums: bool = False
+    ) -> None:
         super().__init__(items, ranks)
         self.dtype = dtype
         self.send = cast(dtype, rounding)
         self.seed = seed
+        self.rounds_sums = rounds_sums
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
         update: Gradients = {}
         for item in self.items:
             draws = [Draw(self.seed, item.index, step, rank) for rank in range(self.ranks)]
             total = ascending_sum([self.send(g[item.name].reshape(-1), draw) for g, draw in zip(grads, draws)])
-            update[item.name] = (total.to(self.dtype).to(torch.float32) / self.ranks).reshape(item.shape)
+            if self.rounds_sums:
+                mean = total.to(self.dtype).to(torch.float32) / self.ranks
+            else:
+                mean = (total / self.ranks).to(self.dtype).to(torch.float32)
+            update[item.name] = mean.reshape(item.shape)
         return update
 
 

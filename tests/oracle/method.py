@@ -23,6 +23,12 @@ class Item:
     name: str
     index: int  # position in registration order, equal on every rank
     shape: tuple[int, ...]
+    first: int = 0  # of a part: the place of its first element in the gradient
+    leg: int = 0  # of the route, on which it is sent: each leg has random numbers of its own
+
+    def sender(self, rank: int) -> int:
+        """The number of a sender in random_uniform.hpp, for a rank of the leg."""
+        return self.leg << 32 | rank
 
     @property
     def numel(self) -> int:

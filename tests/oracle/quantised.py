@@ -24,10 +24,11 @@ class Draw:
     gradient: int
     step: int
     rank: int
+    first: int = 0  # element of the gradient
 
     def words(self, count: int) -> torch.Tensor:
-        """int64[count] below 2**32, the words of stochastic rounding of elements 0, 1, ..."""
-        drawn = words(self.seed, self.gradient, STREAM_ROUNDING, self.step, self.rank, count)
+        """int64[count] below 2**32, the words of stochastic rounding of elements `first` and following."""
+        drawn = words(self.seed, self.gradient, STREAM_ROUNDING, self.step, self.rank, count, self.first)
         return torch.from_numpy(drawn.astype(np.int64))
 
     def uniform(self, count: int) -> torch.Tensor:
@@ -47,7 +48,7 @@ class Quantised(Quantiser):
         self.seed = seed
 
     def quantise(self, x: torch.Tensor, item: Item, step: int, rank: int) -> torch.Tensor:
-        return self.send_flat(x, Draw(self.seed, item.index, step, rank))
+        return self.send_flat(x, Draw(self.seed, item.index, step, item.sender(rank), item.first))
 
 
 class Signum(Method):
@@ -133,9 +134,9 @@ def tern_grad(clip: float = 2.5) -> Send:
 
 
 def natural(x: torch.Tensor, draw: Draw) -> torch.Tensor:
-    """|x| = 2^e (1 + m) becomes 2^(e+1) with probability m, else 2^e. Numbers that are not normal become 0."""
+    """|x| = 2^e (1 + m) becomes 2^(e+1) if m and 23 random bits add up to 1, else 2^e. Numbers that are not normal become 0."""
     mantissa, exponent = torch.frexp(x.double().abs())  # x = mantissa * 2^exponent, mantissa in [1/2, 1)
-    up = draw.uniform(x.numel()) < 2.0 * mantissa - 1.0
+    up = (2.0 * mantissa - 1.0) * 2.0**23 + (draw.words(x.numel()) >> 9).double() >= 2.0**23
     power = torch.ldexp(torch.ones_like(mantissa), exponent - 1 + up.int())
     return torch.where(x.abs() < 2.0**-126, torch.zeros_like(x), power.float() * x.sign())
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -55,7 +55,7 @@ def _part(item: Item, first: int, numel: int, owner: int) -> Part:
         return Part(item, 0, item, owner)
     whole_rows = len(item.shape) >= 2 and first % item.cols == 0 and numel % item.cols == 0
     shape = (numel // item.cols, item.cols) if whole_rows else (numel,)
-    return Part(item, first, Item(f"{item.name}[{first}:{first + numel}]", item.index, shape), owner)
+    return Part(item, first, Item(f"{item.name}[{first}:{first + numel}]", item.index, shape, first), owner)
 
 
 def parts(items: Sequence[Item], alignment: Callable[[Item], int], owners: int) -> list[Part]:
@@ -124,7 +124,7 @@ class Hierarchical(_Owned):
     def __init__(self, hosts: Sequence[int], parts: Sequence[Part], make: MakeMethods, is_mean: bool = True) -> None:
         super().__init__(len(hosts), parts, is_mean)
         self.members = members_of(hosts)
-        self.methods = make([part.item for part in self.parts], len(self.members))
+        self.methods = make([replace(part.item, leg=1) for part in self.parts], len(self.members))
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
         sums = [
@@ -150,7 +150,7 @@ class Shard(_Owned):
         super().__init__(ranks, parts, is_mean)
         pieces = [part.item for part in self.parts]
         self.methods = make(pieces, ranks)
-        self.owned = make_owned(pieces, 1)
+        self.owned = make_owned([replace(piece, leg=1) for piece in pieces], 1)
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
         sums = self.sent(self.methods, step, [self.cut(own) for own in grads])

@@ -192,7 +192,7 @@ def _blocks(choice: Choice, items: list[Item], ranks: int) -> Method:
     memory = choice.memory
     if memory["plugin"] not in ("none", "residual"):
         raise ValueError(f"the memory is {dict(memory)}, which this oracle does not simulate; a residual or none")
-    kind, names = (Demo, ("k", "value_type", "sign")) if choice.compressor["plugin"] == "demo" else (BlockTopK, ("k", "value_type"))
+    kind, names = (Demo, ("k", "value_type", "sign")) if choice.compressor["plugin"] == "demo" else (BlockTopK, ("k", "value_type", "mean"))
     options = _options(choice.compressor, _same(*names)) | _options(memory, _same("beta"))
     return kind(items, ranks, memory["plugin"] == "residual", **options)
 
@@ -226,7 +226,8 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
         keeps = choice.memory["plugin"] == "residual"
         if options.pop("combine", "sum") == "gather":
             return [Quantised(items, ranks, keeps, cast(CASTS[name], **options), seed)]
-        return [RoundedMean(items, ranks, CASTS[name], **options, seed=seed)]
+        adds_on = table.get("scheme", {}).get("route") == "hierarchical"
+        return [RoundedMean(items, ranks, CASTS[name], **options, seed=seed, rounds_sums=adds_on)]
     if name == "signsgd" or (name == "signum" and choice.memory["plugin"] == "none"):
         return [MajorityVote(items, ranks)]
     if name in ("maxmin", "int8", "tbq", "inceptionn", "sketch"):
@@ -275,7 +276,13 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
 
 
 # A gradient may be cut at multiples of these numbers of elements. Other compressors send whole gradients.
-ALIGNMENTS = {"none": 1, "fp16": 1, "bf16": 1, "topk": 1, "threshold": 1, "signsgd": 64, "signum": 64}
+ALIGNMENTS = {
+    **dict.fromkeys(("none", "fp16", "bf16", "topk", "threshold", "randomk", "covap"), 1),
+    **dict.fromkeys(("signsgd", "signum", "tbq", "inceptionn"), 64),
+    "natural": 1024,
+}
+# The same, as an option and its default; 0: whole.
+BLOCKS = {"qsgd": ("bucket", 512), "maxmin": ("block", 512), "int8": ("block", 2048), "onebit": ("bucket", 0)}
 
 # Compressors whose payloads the transport adds. On `shard` their gradients travel as on `flat`.
 SUMMED = {"none", "fp16", "bf16", "powersgd", "acpsgd", "powersgd-alternating", "randomk", "chunktopk", "arctopk", "covap", "sketch"}
@@ -289,13 +296,14 @@ def _is_summed(choice: Choice) -> bool:
 
 def _alignment(choice: Choice, item: Item) -> int:
     name = choice.compressor["plugin"]
-    if name in ("powersgd", "acpsgd", "arctopk"):
+    if name in ("powersgd", "acpsgd", "powersgd-alternating", "arctopk"):
         return 1 if len(item.shape) < 2 else 0
     if name in ("blocktopk", "demo"):
         raise ValueError(f"{name} is cut between rows of blocks, which this oracle does not simulate; it simulates the route flat")
     if choice.compressor.get("scope", "item") != "item":
         raise ValueError(f"{name} chooses across buckets, which this oracle simulates on the route flat alone")
-    return choice.compressor.get("bucket", 512) if name == "qsgd" else ALIGNMENTS.get(name, 0)
+    option, block = BLOCKS.get(name, ("", ALIGNMENTS.get(name, 0)))
+    return choice.compressor.get(option, block)
 
 
 def _routed(table: Table, choice: Choice, own: list[Part], hosts: Sequence[int], seed: int) -> list[Method]:

@@ -36,7 +36,7 @@ def by_top_k(density: float = 0.01) -> Compress:
 
 def by_chance(send: Send, seed: int) -> Compress:
     """A method of quantised.py."""
-    return lambda x, item, step, rank: send(x, Draw(seed, item.index, step, rank))
+    return lambda x, item, step, rank: send(x, Draw(seed, item.index, step, item.sender(rank), item.first))
 
 
 class Shifted(Method):

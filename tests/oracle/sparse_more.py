@@ -33,10 +33,11 @@ def words(seed: int, gradient: int, stream: int, first: int, count: int) -> np.n
     return x ^ (x >> np.uint64(16))
 
 
-def drawn_positions(n: int, k: int, seed: int, gradient: int, step: int) -> torch.Tensor:
-    """One position in each of k strata of a ring of n entries. The first stratum starts at a random place."""
+def drawn_positions(n: int, k: int, seed: int, gradient: int, step: int, first: int = 0) -> torch.Tensor:
+    """One position in each of k strata of a ring of n entries. The first stratum starts at a random place. `first`: the place
+    of the entries in their gradient, whose words they use."""
     stream = STREAM_SELECTION + STREAMS_PER_STEP * (step + 1)
-    drawn = words(seed, gradient, stream, 0, k + 1)
+    drawn = words(seed, gradient, stream, first, k + 1)
     start = (int(drawn[k]) * n) >> 32
     sizes = np.full(k, n // k, dtype=np.uint64)
     sizes[: n % k] += np.uint64(1)
@@ -126,7 +127,7 @@ class RandomK(_Sparse):
 
     def choose(self, step: int, item: Item, works: list[torch.Tensor]) -> list[torch.Tensor]:
         k = kept_count(item.numel, self.density)
-        return [drawn_positions(item.numel, k, self.seed, item.index, step)] * len(works)
+        return [drawn_positions(item.numel, k, self.seed, item.index, step, item.first)] * len(works)
 
     def scale(self, item: Item) -> float:
         if self.keeps or not self.unbiased or not item.numel:

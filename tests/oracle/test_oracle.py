@@ -200,6 +200,9 @@ def test_rounded_means_and_votes_follow_the_definitions() -> None:
     tiny = [{"w": torch.full((4,), 1.0 + 2.0**-12)}, {"w": torch.full((4,), 1.0)}]
     assert RoundedMean(item, 2, torch.float16).step(0, tiny)["w"].tolist() == [1.0] * 4
     assert RoundedMean(item, 2, torch.bfloat16).step(0, tiny)["w"].tolist() == [1.0] * 4
+    large = [{"w": torch.full((4,), 40000.0)}] * 3
+    assert RoundedMean(item, 3, torch.float16).step(0, large)["w"].tolist() == [40000.0] * 4, "the sum is no half, the mean is"
+    assert RoundedMean(item, 3, torch.float16, rounds_sums=True).step(0, large)["w"].isinf().all()
 
 
 def test_ok_topk_refuses_all_but_k_sums_on_threshold_steps() -> None:

@@ -27,6 +27,17 @@ std::vector<float> runs(uint64_t n, uint64_t) {
   return values;
 }
 
+// The states of the item's memory. A gradient that is sent whole may have none.
+Tensors states_of(CompressorRig& rig, uint32_t rank, uint64_t item) {
+  const penstock_item& view = *rig.memory_item(rank, item);
+  Tensors all;
+  for (uint64_t s = 0; s < view.n_states; ++s) {
+    const auto* values = static_cast<const float*>(view.states[s]->data);
+    all.emplace_back(values, values + view.states[s]->numel);
+  }
+  return all;
+}
+
 // Subtracts the sent values from `work` and adds them to `total`.
 void move(const std::vector<float>& sent, std::vector<float>& work, std::vector<float>& total) {
   ASSERT_EQ(sent.size(), work.size());
@@ -129,12 +140,9 @@ void expect_folding_changes_no_bit(const LoadedPlugin& compressor, const OptionS
   struct Memory {
     const char* name;
     OptionSettings options;
-    const char* states[2];
   };
   const Memory memories[] = {
-      {"residual", {{"beta", 0.75}, {"gamma", 1.5}}, {"residual", "residual"}},
-      {"dgc", {}, {"velocity", "momentum"}},
-      {"dgc", {{"nesterov", true}}, {"velocity", "momentum"}}};
+      {"residual", {{"beta", 0.75}, {"gamma", 1.5}}}, {"dgc", {}}, {"dgc", {{"nesterov", true}}}};
   for (const Memory& memory : memories)
     for (const Distribution& distribution : distributions()) {
       RigSettings settings{.ranks = 2, .check_mass = true, .mass_tolerance = mass_tolerance};
@@ -155,10 +163,9 @@ void expect_folding_changes_no_bit(const LoadedPlugin& compressor, const OptionS
           if (!how.void_rank) {
             ASSERT_EQ(found[i], expected[i]) << distribution.name;
           }
-          for (const char* state : memory.states)
-            for (uint32_t r = 0; r < 2; ++r)
-              ASSERT_EQ(one_sweep.memory_state(r, i, state), two_sweeps.memory_state(r, i, state))
-                  << distribution.name << ", " << memory.name << ", " << state << ", step " << step;
+          for (uint32_t r = 0; r < 2; ++r)
+            ASSERT_EQ(states_of(one_sweep, r, i), states_of(two_sweeps, r, i))
+                << distribution.name << ", " << memory.name << ", step " << step;
         }
       }
     }

@@ -192,7 +192,7 @@ TEST(PowerSgd, ASumOfTheWrongSizeIsRefusedAndChangesNoState) {
 }
 
 TEST(PowerSgd, CompensatingInTheSameSweepChangesNoBit) {
-  expect_folding_changes_no_bit(powersgd(), {{"rank", 3}}, {{37, 20}, {64, 64}}, 1e-6);
+  expect_folding_changes_no_bit(powersgd(), {{"rank", 3}}, {{37, 20}, {30}, {64, 64}}, 1e-6);
 }
 
 TEST(PowerSgd, SendsAProjectionOfEachRanksMatrix) {
