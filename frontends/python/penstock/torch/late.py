@@ -87,6 +87,10 @@ class LateMeans:
             slot.parameter.grad, slot.given = mean, None
         self._means, self._under_way, self._holds = [], True, True
 
+    def throw_held_away(self) -> None:
+        """Notes that the means in `p.grad` were thrown away."""
+        self._holds = False
+
     def defer(self) -> None:
         """Takes the step of the optimizer. It is called when backward is over."""
         self.exchange_means()
@@ -228,6 +232,12 @@ class LateMethods:
         before, for example to clip it, or None in the first step."""
         self._deferred.exchange_means()
 
+    def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
+        """Zeroes the gradients, as without a delay. After ``synchronize()`` this throws the mean of
+        the step before away."""
+        super().zero_grad(*arguments, **keywords)  # type: ignore[misc]
+        self._deferred.throw_held_away()
+
     def _take_step(self, closure: Any) -> None:
         if closure is not None:
             raise ValueError(
@@ -252,7 +262,8 @@ class LateMethods:
         then applies nothing, like the first step. Every rank must call it, after ``step()``."""
         if not self._deferred.is_between_steps:
             raise AssertionError(
-                "optimizer.flush() was called after loss.backward() and before optimizer.step()"
+                "optimizer.flush() was called after loss.backward() or synchronize(), and before "
+                "optimizer.step()"
             )
         self._deferred.flush()
 

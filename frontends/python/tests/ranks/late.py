@@ -173,6 +173,8 @@ def check_a_mean_that_is_not_finite_comes_a_step_later_and_leaves_finite_residua
                 optimizer.step()
         else:
             thrown.append(step)
+            optimizer.zero_grad()
+            optimizer.compression_state_dict()
     assert thrown == [3], thrown
     optimizer.flush()
     assert all(torch.isfinite(p).all() for p in model.parameters())
@@ -196,12 +198,13 @@ def check_what_cannot_be_done_is_refused() -> None:
     model = make_model()
     optimizer = wrap(model, DENSE)
     train(model, optimizer, 0, 2)
-    backward(model, 2)
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(loss_of(model, *make_batch(2, 4))).backward()
     for act, words in (
         (lambda: optimizer.step(lambda: 0.0), "closure"),
         (optimizer.skip_step, "optimizer.let_go()"),
         (lambda: optimizer.set_grad_scale(8.0), "bfloat16"),
-        (lambda: torch.amp.GradScaler("cpu").unscale_(optimizer), "scheme.apply"),
+        (lambda: scaler.unscale_(optimizer), "scheme.apply"),
     ):
         with expect(ValueError, words):
             act()
