@@ -19,7 +19,7 @@ FitInput late_input() {
 }
 
 std::string refusal(const FitInput& input) {
-  return check_fit(input).status().message();
+  return std::string(check_fit(input).status().message());
 }
 
 TEST(Apply, OneStepLateFitsAFrontendThatCanDoIt) {

@@ -1,4 +1,5 @@
-"""One step late (apply = "previous"): DistributedOptimizer against delayed training in plain torch."""
+"""One step late (apply = "previous"): DistributedOptimizer against delayed training in plain
+torch."""
 
 from __future__ import annotations
 
@@ -45,8 +46,9 @@ def check_the_first_step_changes_nothing_and_the_second_applies_its_mean() -> No
 
 def check_other_optimizers_groups_and_schedulers_get_the_mean_of_the_step_before() -> None:
     def make(model: torch.nn.Module) -> torch.optim.Optimizer:
-        groups = [{"params": [p for p in model.parameters() if (p.dim() > 1) == wide]} for wide in (0, 1)]
-        groups[1]["weight_decay"] = 0.1
+        wide = [p for p in model.parameters() if p.dim() > 1]
+        rest = [p for p in model.parameters() if p.dim() <= 1]
+        groups = [{"params": wide, "weight_decay": 0.1}, {"params": rest}]
         return torch.optim.AdamW(groups, lr=0.01)
 
     model, plain = make_model(), make_model()
@@ -132,8 +134,8 @@ def check_clipping_changes_the_mean_that_is_applied() -> None:
 
 
 def check_a_rank_steps_and_runs_forward_while_its_gradients_wait_for_the_others() -> None:
-    """Rank 0 comes through step t and the forward of t + 1 before the others compute their gradients
-    of step t. An exchange at once would never end here."""
+    """Rank 0 comes through step t and the forward of t + 1 before the others compute their
+    gradients of step t. An exchange at once would never end here."""
     model = make_model()
     optimizer = wrap(model, DENSE)
     train(model, optimizer, 0, 2)

@@ -1,5 +1,5 @@
-"""What the checks of means that are applied one step late share: schemes, loops, and delayed training
-in plain torch, in which every rank computes the gradients of all ranks."""
+"""What the checks of means that are applied one step late share: schemes, loops, and delayed
+training in plain torch, in which every rank computes the gradients of all ranks."""
 
 from __future__ import annotations
 
