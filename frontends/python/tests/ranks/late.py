@@ -220,8 +220,6 @@ def check_what_cannot_be_done_is_refused() -> None:
         wrap(make_model(), DENSE + 'scheduler = "dear"\nroute = "split"\n')
     with expect(hvd.HorovodInternalError, "use DistributedOptimizer of penstock.torch"):
         hvd.LocalSteps(torch.optim.SGD(make_model().parameters(), lr=RATE), every=2, scheme=DENSE)
-    with expect(hvd.HorovodInternalError, "apply in [scheme]"):
-        wrap(make_model(), "[[switch]]\nat_step = 2\nset = { scheme.apply = \"previous\" }\n")
     table = torch.nn.Embedding(4, 3, sparse=True)
     optimizer = wrap(table, DENSE)
     table(torch.tensor([1])).sum().backward()
