@@ -110,6 +110,10 @@ struct Scheme {
   std::string device_transport;  // between device memories; empty: messages lie in host memory
   std::string scheduler{defaults::kScheduler};
   uint32_t route = PENSTOCK_ROUTE_FLAT;
+  // The step whose mean the optimizer applies: "current", or "previous", one step late. Equal in
+  // all stages.
+  std::string apply{"current"};
+  bool applies_previous() const { return apply == "previous"; }
   std::vector<std::string>
       candidates;  // compressors that a scheduler may choose from, unless a rule names others
   std::vector<Rule> rules;

@@ -240,7 +240,8 @@ TEST(Agreement, SeedDeterminismRulesAndRoutesCount) {
        {"[runtime]\nseed = 2\n", "[runtime]\ndeterministic = true\n",
         "[runtime]\nnonfinite = \"strict\"\n", "[runtime]\nhash_replicated_every = 10\n",
         "[runtime]\ncode_path = \"portable\"\n", "[scheme]\nroute = \"split\"\n",
-        "[scheme]\ntransport = \"loopback\"\n", "[scheme]\ncandidates = [\"none\", \"topk\"]\n",
+        "[scheme]\napply = \"previous\"\n", "[scheme]\ntransport = \"loopback\"\n",
+        "[scheme]\ncandidates = [\"none\", \"topk\"]\n",
         "[[rule]]\nmatch = { dims = 1 }\nmemory = \"dgc\"\n",
         "[[switch]]\nat_step = 3\nset = { scheme.memory = \"dgc\" }\n"}) {
     EXPECT_NE(first_difference(plain, agreement(other)), "") << other;

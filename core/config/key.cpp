@@ -70,16 +70,16 @@ Status read(const ConfigKey& key, const Node& node, const std::string& full, uin
   return {};
 }
 
-// [scheme] names instances. The texts of [runtime] are free, or a choice.
+// A choice, or free: in [scheme] the name of an instance, in [runtime] any text.
 template <typename Owner>
 Status read_of(const ConfigKey& key, const Node& node, const std::string& full,
                std::string& value) {
-  if constexpr (std::is_same_v<Owner, Scheme>) {
-    PENSTOCK_ASSIGN(value, read_name(node, full));
-  } else if (key.choices.empty()) {
-    PENSTOCK_ASSIGN(value, read_text(node, full));
-  } else {
+  if (!key.choices.empty()) {
     PENSTOCK_ASSIGN(value, read_one_of(node, full, key.choices));
+  } else if constexpr (std::is_same_v<Owner, Scheme>) {
+    PENSTOCK_ASSIGN(value, read_name(node, full));
+  } else {
+    PENSTOCK_ASSIGN(value, read_text(node, full));
   }
   return {};
 }
@@ -190,7 +190,9 @@ std::string ConfigKey::type() const {
     std::string operator()(std::vector<std::string> RuntimeConfig::*) const {
       return "string or strings";
     }
-    std::string operator()(std::string Scheme::*) const { return "name"; }
+    std::string operator()(std::string Scheme::*) const {
+      return key.choices.empty() ? "name" : "one of";
+    }
     std::string operator()(uint32_t Scheme::*) const { return "one of"; }
     std::string operator()(std::vector<std::string> Scheme::*) const { return "names"; }
   };

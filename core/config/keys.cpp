@@ -227,6 +227,13 @@ ConfigTable make_scheme_keys() {
                    "then compressed from the owners to all",
         .target = &Scheme::route,
         .choices = route_names()},
+       {.name = "apply",
+        .initial = "\"current\"",
+        .summary = "the mean that the optimizer applies in a step: `\"current\"`: of this step; "
+                   "`\"previous\"`: of the step before, so that the exchange has a whole step of "
+                   "time; only with `DistributedOptimizer` of Python, and no switch changes it",
+        .target = &Scheme::apply,
+        .choices = {"current", "previous"}},
        {.name = "candidates",
         .initial = "none",
         .summary = "compressor instances that a scheduler may choose from; two or more only with a "

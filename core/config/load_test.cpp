@@ -50,6 +50,11 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFile{"[schema]\n", "run.toml:1:2: unknown table \"schema\"; did you mean \"scheme\"?"},
         WrongFile{"[rules]\n", "run.toml:1:2: unknown table \"rules\"; did you mean \"rule\"?"},
         WrongFile{"[[rules]]\n", "run.toml:1:3: unknown table \"rules\"; did you mean \"rule\"?"},
+        WrongFile{"[scheme]\napply = \"last\"\n",
+                  "run.toml:2:1: scheme.apply is \"last\", expected one of \"current\", "
+                  "\"previous\""},
+        WrongFile{"[[switch]]\nat_step = 3\nset = { scheme.apply = \"previous\" }\n",
+                  "run.toml:3:16: switch 1 sets scheme.apply, but means that are under way"},
         WrongFile{"scheme = 3\n", "run.toml:1:1: scheme is the integer 3, expected a table"},
         WrongFile{"[scheme]\n  comperssor = \"dgc\"\n",
                   "run.toml:2:3: unknown key \"scheme.comperssor\"; did you mean \"compressor\"?"},

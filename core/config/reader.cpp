@@ -149,6 +149,11 @@ Result<Switch> ConfigReader::read_switch(const Node& node, const std::string& ti
     }
     PENSTOCK_TRY(read_scheme(value, prefix + ".scheme", result.scheme));
   }
+  if (const auto apply = result.scheme.where.find("apply"); apply != result.scheme.where.end())
+    return invalid_argument(
+        "{}: {} sets scheme.apply, but means that are under way at the switch would be lost; set "
+        "apply in [scheme], for the whole run",
+        apply->second.text(), title);
   if (result.scheme.where.empty() && result.options.empty()) {
     return invalid_argument(
         "{}: {} sets nothing, expected for example set = {{ scheme.compressor = \"NAME\" }} or "

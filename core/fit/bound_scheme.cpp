@@ -194,6 +194,7 @@ void BoundScheme::describe(FitInput& input) const {
   }
   input.has_transport = !scheme_.transport.empty();
   input.names_owner_memory = !scheme_.owner_memory.empty();
+  input.applies_previous = scheme_.applies_previous();
   input.world = world_;
   if (input.arena_limit_bytes != 0) input.arena_bytes = arena_bytes();
 }

@@ -44,6 +44,34 @@ const CollectiveFacts& carrier_of(const FitInput& input, const LegKind& leg) {
   return own == input.of_level.end() ? base_of(input) : own->second;
 }
 
+bool defers(const FitInput& input) {
+  return has(input.scheduler.flags, PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD) ||
+         halves_sums(input.route);
+}
+
+// Each of both gives the exchange the time of the next forward, and the optimizer steps at another
+// moment for each.
+Status check_apply(const FitInput& input) {
+  if (!input.applies_previous) return {};
+  if (!has(input.frontend, PENSTOCK_SET_PREVIOUS_UPDATE))
+    return failed_precondition(
+        "scheme.apply = \"previous\" applies the mean of the step before, but this frontend "
+        "applies "
+        "each mean in its own step (PREVIOUS_UPDATE); use DistributedOptimizer of penstock.torch, "
+        "or remove the key");
+  if (!defers(input)) return {};
+  FitInput on_flat = input;
+  on_flat.route = PENSTOCK_ROUTE_FLAT;
+  on_flat.applies_previous = false;
+  return failed_precondition(
+      "scheduler \"{}\" with route \"{}\" leaves work for the next forward, after which each "
+      "parameter is updated, but scheme.apply = \"previous\" updates a whole step later; remove "
+      "the "
+      "key, or use {} with route = \"flat\"",
+      input.scheduler.name, route_name(input.route),
+      other_scheduler(on_flat, "leaves nothing for it"));
+}
+
 Status check_route(const FitInput& input) {
   if ((input.scheduler.routes & (uint64_t{1} << input.route)) == 0) {
     std::string offered;
@@ -56,9 +84,7 @@ Status check_route(const FitInput& input) {
         input.scheduler.name, route_name(input.route), offered,
         other_scheduler(input, "produces this route"));
   }
-  const bool defers = has(input.scheduler.flags, PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD) ||
-                      halves_sums(input.route);
-  if (defers && !has(input.frontend, PENSTOCK_SET_DEFERRED_UPDATE)) {
+  if (defers(input) && !has(input.frontend, PENSTOCK_SET_DEFERRED_UPDATE)) {
     FitInput on_flat = input;
     on_flat.route = PENSTOCK_ROUTE_FLAT;
     return failed_precondition(
@@ -312,6 +338,7 @@ void add_group(FitInput& input, FitGroup group) {
 Result<FitAdvice> check_fit(const FitInput& input) {
   FitAdvice advice;
   PENSTOCK_TRY(check_route(input));
+  PENSTOCK_TRY(check_apply(input));
   PENSTOCK_TRY(check_collective(input));
   warn_of_idle_levels(input, advice);
   PENSTOCK_TRY(check_between_devices(input, advice));

@@ -36,6 +36,7 @@ struct FitInput {
   uint32_t frontend = 0;  // PENSTOCK_SET_* of runtime.h
   uint32_t route = PENSTOCK_ROUTE_FLAT;
   bool names_owner_memory = false;
+  bool applies_previous = false;  // scheme.apply = "previous"
   bool deterministic = false;
   uint64_t arena_bytes = 0;  // 0: not yet known
   uint64_t arena_limit_bytes = 0;

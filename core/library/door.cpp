@@ -225,7 +225,7 @@ penstock_status* penstock_poll(penstock_set* set, uint64_t index, uint32_t* done
 }
 penstock_status* penstock_set_defers(penstock_set* set, uint32_t* defers) {
   return door(set, [&]() -> Status {
-    *defers = set->set->defers() ? 1 : 0;
+    *defers = set->set->defers();
     return {};
   });
 }

@@ -138,6 +138,12 @@ Status Set::wait_all() {
   return status;
 }
 
+uint32_t Set::defers() const {
+  if (plans_.compiled().defers()) return PENSTOCK_DEFERS_LEGS;
+  const bool is_late = plans_.compiled().bound_scheme().scheme().applies_previous();
+  return is_late ? PENSTOCK_DEFERS_STEP : PENSTOCK_DEFERS_NOTHING;
+}
+
 Status Set::backward_end() {
   const Status status = waits_.backward();
   reporter_.warn_of_nonfinite();

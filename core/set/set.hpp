@@ -64,7 +64,7 @@ class Set final : private SetContext {
   Status wait_stream(uint64_t index, void* stream);
   Status wait_all();
   Status poll(uint64_t index, bool& done) { return waits_.poll(index, done); }
-  bool defers() const { return plans_.compiled().defers(); }
+  uint32_t defers() const;  // PENSTOCK_DEFERS_*
   Status backward_end();
   Status flush();
   Status optimizer_step(std::span<const uint64_t> gradients, std::span<const uint8_t> gone,

@@ -88,7 +88,7 @@ inline Result<SetHandle> make_set(Runtime& runtime, const std::vector<GradientSh
   declaration.scheme = str(scheme);
   declaration.ranks = ranks.data();  // none: all
   declaration.n_ranks = ranks.size();
-  declaration.flags = flags | PENSTOCK_SET_REPORTS_OUTCOME;
+  declaration.flags = flags | PENSTOCK_SET_REPORTS_OUTCOME | PENSTOCK_SET_PREVIOUS_UPDATE;
   return Set::create(runtime.services(), declaration);
 }
 

@@ -14,6 +14,7 @@ from .blocks import BlockTopK, Demo
 from .coded import Inceptionn, Int8, MaxMin, Sketch, Tbq
 from .dense import DenseMean, MajorityVote, RoundedMean
 from .dgc import DenseWithMomentum, Dgc, DgcOptions
+from .late import OneStepLate
 from .low_rank import AcpSgd, PowerSgd
 from .method import Item, Method, Scheme
 from .ok_topk import OkTopK
@@ -369,5 +370,7 @@ def make_scheme(
     """The simulation of a parsed scheme file for these gradients. hosts[r] is the host of rank r. Default: one host."""
     where = [0] * ranks if hosts is None else hosts
     if "switch" in table:
-        return SwitchingScheme(_stages(table, items, where, seed))
-    return Scheme(_made(table, items, where, seed))
+        scheme: Scheme = SwitchingScheme(_stages(table, items, where, seed))
+    else:
+        scheme = Scheme(_made(table, items, where, seed))
+    return OneStepLate(scheme) if table.get("scheme", {}).get("apply") == "previous" else scheme

@@ -205,6 +205,7 @@ def simulated(
     run = _cached(key)
     if run is None:
         import torch
+        from oracle.late import simulate_late
         from oracle.training import simulate
         from quickstart_job.progress import Progress
 
@@ -216,7 +217,7 @@ def simulated(
             progress.update(step, loss)
             watch(step, loss)
 
-        run = simulate(
+        run = (simulate_late if "apply" in chosen.table()["scheme"] else simulate)(
             task,
             lambda model: _scheme(chosen, setting, model),
             ranks=setting.ranks,

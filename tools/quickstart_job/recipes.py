@@ -66,6 +66,7 @@ _RECIPES = (
     Recipe("wfbp", CONF / "wfbp.toml", "wfbp"),
     Recipe("fusion", CONF / "fusion.toml", "fusion"),
     Recipe("dear", CONF / "dear.toml", "dear"),
+    Recipe("one-step-late", CONF / "one-step-late.toml", "one step late"),
     Recipe("topk-residual", CONF / "topk-residual.toml", "top-k 1 %", {"compressor.topk.density": 0.01}),
     Recipe("topk-residual-fp32", CONF / "topk-residual.toml", "top-k 1 %, fp32", {"compressor.topk.value_type": "fp32"}),
     Recipe("top-k-signs", CONF / "top-k-signs.toml", "top-k 1 %, signs"),

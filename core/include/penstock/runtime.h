@@ -13,7 +13,6 @@ extern "C" {
 #endif
 
 #define PENSTOCK_API __attribute__((visibility("default")))
-
 typedef struct penstock_runtime penstock_runtime;
 typedef struct penstock_set penstock_set;
 typedef struct penstock_operation penstock_operation;
@@ -110,7 +109,8 @@ enum {
   PENSTOCK_SET_SUM = 1u << 4,                /* the result is the sum over ranks, not the mean */
   /* Only the `owner` of a gradient needs its result; on other ranks the gradient's storage has no meaning after the step.
    * Gathered payloads and sums of one round travel only to the owner; sums of several rounds reach every rank. */
-  PENSTOCK_SET_RESULT_AT_OWNER = 1u << 5
+  PENSTOCK_SET_RESULT_AT_OWNER = 1u << 5,
+  PENSTOCK_SET_PREVIOUS_UPDATE = 1u << 6 /* the optimizer can apply the results of the step before */
 };
 
 typedef struct penstock_set_declaration {
@@ -197,12 +197,12 @@ typedef void (*penstock_result_sink)(void* context, const uint64_t* gradients, u
 PENSTOCK_API penstock_status* penstock_set_on_result(penstock_set* set, void* context, penstock_result_sink sink);
 /* Sets *done to 1 if a wait for `index` would return at once, else to 0. */
 PENSTOCK_API penstock_status* penstock_poll(penstock_set* set, uint64_t index, uint32_t* done);
-
-/* Sets *defers to 1 if the plan in force leaves legs for the next forward, else to 0. If 1, the frontend must replace
- * penstock_wait_all: it calls penstock_backward_end, then penstock_wait(i) before the first use of parameter i, and
- * penstock_flush before other code reads gradients or parameters. */
+enum { PENSTOCK_DEFERS_NOTHING = 0, PENSTOCK_DEFERS_LEGS = 1, PENSTOCK_DEFERS_STEP = 2 };
+/* LEGS: the plan in force leaves legs for the next forward. STEP: scheme.apply is "previous". For both penstock_backward_end
+ * replaces penstock_wait_all. LEGS: penstock_wait(i) before the first use of parameter i, penstock_flush before other code reads
+ * gradients or parameters. STEP: the optimizer uses the results of the step before; all waits before the next step begins. */
 PENSTOCK_API penstock_status* penstock_set_defers(penstock_set* set, uint32_t* defers);
-/* DEFERRED_UPDATE: ends backward. Closes the set, waits for the legs of backward, launches the other legs. */
+/* Ends backward: closes the set, waits for the legs of backward (STEP: for none), launches the other legs. */
 PENSTOCK_API penstock_status* penstock_backward_end(penstock_set* set);
 /* Waits until no leg of any step is under way. */
 PENSTOCK_API penstock_status* penstock_flush(penstock_set* set);

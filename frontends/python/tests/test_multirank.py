@@ -31,6 +31,11 @@ def test_deferred_updates_equal_updates_at_once():
     succeed("deferred.py", 2)
 
 
+@pytest.mark.parametrize("ranks", worlds((1, 2, 3), (3,)))
+def test_means_that_are_applied_one_step_late_equal_delayed_training(ranks):
+    succeed("contract.py", ranks, "late", "late_state")
+
+
 @pytest.mark.parametrize("ranks", WORLDS)
 def test_ranks_that_run_out_of_data_join(ranks):
     succeed("join.py", ranks)

@@ -30,7 +30,7 @@ class Cell:
 
 # These schemes are not measured, because they differ from others only in switches, density, small gradients, ranks of a host
 # or name.
-SAME = ("s-sgd", "fusion", "diloco", "streaming-diloco", "dgc-hierarchical", "dgc-geometric-warmup", "dgc-steady")
+SAME = ("s-sgd", "fusion", "diloco", "streaming-diloco", "one-step-late", "dgc-hierarchical", "dgc-geometric-warmup", "dgc-steady")
 EVERY = tuple(dict.fromkeys([*contestants.DEFAULT, *sorted({path.stem for path in contestants.CONF.glob("*.toml")} - {*SAME, "auto"})]))
 CHOICE = ("dense", "topk-residual", "ef-sign", "auto")  # `auto` beside the schemes from which it may choose
 WITHOUT_HOOKS = tuple(name for name in contestants.DEFAULT if not name.startswith("ddp-"))

@@ -15,7 +15,8 @@ namespace penstock {
 namespace {
 
 constexpr uint32_t kWorld = 4;
-constexpr uint32_t kAbleFrontend = PENSTOCK_SET_REPORTS_OUTCOME | PENSTOCK_SET_DEFERRED_UPDATE;
+constexpr uint32_t kAbleFrontend =
+    PENSTOCK_SET_REPORTS_OUTCOME | PENSTOCK_SET_DEFERRED_UPDATE | PENSTOCK_SET_PREVIOUS_UPDATE;
 // The size of the smallest sample, and its growth if rules exempt that size.
 constexpr uint64_t kRows = 64, kColumns = 32, kGrowth = 32, kMostGrowth = uint64_t{1} << 20;
 
@@ -134,7 +135,7 @@ Result<FitAdvice> check_stage(const Scheme& scheme, const RuntimeConfig& runtime
 
 std::string place_of(const Config& config, const Scheme& scheme) {
   for (const char* key :
-       {"compressor", "collective", "scheduler", "memory", "route", "owner_memory"})
+       {"compressor", "collective", "scheduler", "memory", "route", "owner_memory", "apply"})
     if (const auto where = scheme.where.find(key); where != scheme.where.end())
       return where->second.text();
   return config.origin();

@@ -222,11 +222,12 @@ class GradientSet:
         given = (c_uint32 * max(1, len(buckets)))(*buckets)
         self._call(self.library.set_given_buckets, given, len(buckets))
 
-    def defers(self) -> bool:
-        """True if the plan in force leaves legs for the next forward."""
+    def defers(self) -> int:
+        """What `backward_end` leaves to do: DEFERS_NOTHING, DEFERS_LEGS (the plan in force leaves
+        legs for the next forward) or DEFERS_STEP (the results belong to the next step)."""
         answer = c_uint32()
         self._call(self.library.set_defers, byref(answer))
-        return bool(answer.value)
+        return answer.value
 
     def backward_end(self) -> None:
         """For deferred updates: declares backward over and launches the legs of the next

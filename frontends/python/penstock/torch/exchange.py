@@ -202,6 +202,11 @@ class GradientExchange:
         if self._error is not None:
             raise self._error
 
+    def lose(self, error: BaseException) -> None:
+        """Notes that a wait of another module has failed: the step is lost, as after an error of a
+        hook."""
+        self._error = self._error or error
+
     # ---- the first step ----
 
     def _agree(self) -> None:

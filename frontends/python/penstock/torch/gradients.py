@@ -93,7 +93,7 @@ class GradientSlot(Slot):
 
     __slots__ = (
         "predivide", "compression", "direct", "in_place", "wire_shape", "wire_dtype", "wire",
-        "context", "staging", "view", "sparse_dim", "place", "made_on",
+        "context", "staging", "view", "sparse_dim", "place", "made_on", "copies",
     )  # fmt: skip
 
     def __init__(
@@ -123,9 +123,18 @@ class GradientSlot(Slot):
         # True if only the gradient's layout or device can make a copy necessary.
         self.direct = self.compression is None and self.wire_dtype == parameter.dtype
         self.in_place = self.direct and predivide == 1.0
+        self.copies = False  # see travel_apart
         if self.wire_dtype not in DTYPES:
             raise ValueError(f"gradient {name}: element type {self.wire_dtype} is not supported")
         self.view = TensorView(tuple(self.wire_shape), DTYPES[self.wire_dtype], place=self.place)
+
+    def travel_apart(self) -> None:
+        """From now on the gradient may be under way during the next backward. On a device it is
+        handed in as a copy, because a compiled CUDA graph writes its gradients to the same memory
+        in every backward."""
+        if self.place != HOST:
+            self.copies = True
+            self.in_place = False
 
     def _wire_form(self, compression: Any) -> tuple:
         parameter = self.parameter
@@ -163,6 +172,8 @@ class GradientSlot(Slot):
         self.sparse_dim = gradient.sparse_dim() if gradient.is_sparse else None
         if gradient.is_sparse:
             gradient = gradient.to_dense()
+        if self.copies:
+            gradient = gradient.clone(memory_format=torch.contiguous_format)
         if self.predivide != 1.0:
             gradient.mul_(1.0 / self.predivide)
         if self.direct and self._fits(gradient):

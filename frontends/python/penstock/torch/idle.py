@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from penstock._library import COUNTER_NAMES, PHASE_IDLE
+from penstock._library import COUNTER_NAMES, DEFERS_NOTHING, PHASE_IDLE
 
 
 class IdleSet:
@@ -19,8 +19,8 @@ class IdleSet:
     phase = PHASE_IDLE
     has_come = False
 
-    def defers(self) -> bool:
-        return False
+    def defers(self) -> int:
+        return DEFERS_NOTHING
 
     def set_momentum(self) -> None:
         pass

@@ -21,6 +21,7 @@ from penstock.torch.collectives.reductions import Adasum, Average
 from penstock.torch.compression import Compression
 from penstock.torch.deferred import DeferredUpdates
 from penstock.torch.exchange import GradientExchange
+from penstock.torch.late import LateMeans, LateMethods, check_late
 from penstock.torch.loss_scaling import asked_by_scaler, warn_of_untold_scale
 from penstock.torch.scheme import Scheme
 from penstock.torch.settings import Settings, scheme_text
@@ -158,9 +159,9 @@ class _DistributedOptimizer:
 
         Gradients that were handed in but not waited for are dropped. Call it on every rank.
         """
-        own = dict(state_dict)
-        keys = (compression_state.KEY, compression_state.SPARSE_KEY)
-        saved = {key: own.pop(key) for key in keys if key in own}
+        is_ours = compression_state.is_ours
+        own = {key: value for key, value in state_dict.items() if not is_ours(key)}
+        saved = {key: value for key, value in state_dict.items() if is_ours(key)}
         self._should_synchronize = True
         self._restart()
         super().load_state_dict(own)  # type: ignore[misc]
@@ -277,6 +278,10 @@ class _DistributedOptimizer:
             self.param_groups = kept
 
 
+class _LateOptimizer(LateMethods, _DistributedOptimizer):
+    """The methods if the scheme says ``apply = "previous"``."""
+
+
 def DistributedOptimizer(  # noqa: N802 - Horovod's name
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
@@ -346,7 +351,8 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     named = name_parameters(optimizer.param_groups, given)
     base: Any = type(optimizer)
     if issubclass(base, _DistributedOptimizer):
-        base = base.__mro__[2]  # already wrapped: take the user's own class
+        # Already wrapped: take the user's own class.
+        base = base.__mro__[base.__mro__.index(_DistributedOptimizer) + 1]
     wrapped = adopt(optimizer, _DistributedOptimizer, base)
     exchange = GradientExchange(
         lambda: wrapped.param_groups,
@@ -362,9 +368,16 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
             check_parameters=check_parameters,
         ),
     )
+    is_late = exchange.set.defers() == c.DEFERS_STEP
+    if is_late:
+        check_late(exchange)
+        wrapped = adopt(optimizer, _LateOptimizer, base)
     wrapped._should_synchronize = True
     wrapped._parameter_names = {p: name for name, p in given or named}
     wrapped._exchange = exchange
+    if is_late:
+        wrapped._deferred = LateMeans(exchange, lambda: wrapped._step_on(wrapped.param_groups))
+        return wrapped
     wrapped._deferred = DeferredUpdates(
         exchange, lambda: wrapped.param_groups, lambda some: wrapped._step_on(some)
     )

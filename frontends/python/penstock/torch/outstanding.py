@@ -9,7 +9,7 @@ from penstock.torch.gradients import Slot
 
 
 class Deferral(Protocol):
-    """The interface of DeferredUpdates for other modules."""
+    """The interface of DeferredUpdates and LateMeans for other modules."""
 
     outstanding: dict[int, Slot]
 

@@ -33,7 +33,7 @@ class Settings:
 
     def flags(self, groups: Sequence[dict[str, Any]]) -> int:
         """The flags of the set for the optimizer of these parameter groups."""
-        flags = c.SET_REPORTS_OUTCOME | c.SET_DEFERRED_UPDATE
+        flags = c.SET_REPORTS_OUTCOME | c.SET_DEFERRED_UPDATE | c.SET_PREVIOUS_UPDATE
         flags |= c.SET_OPTIMIZER_MOMENTUM if has_momentum(groups) else 0
         flags |= c.SET_SUM if self.op == Sum else 0
         return flags

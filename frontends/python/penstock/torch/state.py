@@ -19,6 +19,22 @@ if TYPE_CHECKING:
 KEY = "penstock"
 # The gradients that are exchanged sparse, outside the set. The key exists only if there are some.
 SPARSE_KEY = "penstock.sparse"
+# Means that an optimizer will apply one step late, each by the name of its gradient (late.py).
+MEAN_KEY = "penstock.mean."
+
+
+def is_ours(key: Any) -> bool:
+    """True for the keys that `compression_state_dict()` adds to the state of an optimizer."""
+    return isinstance(key, str) and (key == KEY or key.startswith(f"{KEY}."))
+
+
+def without_means(state: Any) -> tuple[Any, dict[str, torch.Tensor]]:
+    """The saved state without the means, and the means by the names of their gradients."""
+    if not isinstance(state, dict):
+        return state, {}
+    is_mean = {key: isinstance(key, str) and key.startswith(MEAN_KEY) for key in state}
+    rest = {key: value for key, value in state.items() if not is_mean[key]}
+    return rest, {key[len(MEAN_KEY) :]: state[key] for key in state if is_mean[key]}
 
 
 def save(exchange: GradientExchange) -> dict[str, torch.Tensor]:
@@ -36,6 +52,7 @@ def save(exchange: GradientExchange) -> dict[str, torch.Tensor]:
 def load(exchange: GradientExchange, state: dict[str, torch.Tensor]) -> None:
     """Restores a state that `save` returned. ValueError for other data; HorovodInternalError for
     the state of another rank or another model."""
+    refuse_means(state)
     data = bytes_of(state.get(KEY) if isinstance(state, dict) else None, KEY)
     sparse = json.loads(bytes_of(state[SPARSE_KEY], SPARSE_KEY)) if SPARSE_KEY in state else {}
     if sparse != exchange.sparse:
@@ -52,7 +69,20 @@ def load_shards(exchange: GradientExchange, states: Sequence[dict[str, torch.Ten
             "gradients that are exchanged sparse have no state to share; load each rank's own on "
             "as many ranks, or pass sparse_as_dense=True"
         )
+    for state in states:
+        refuse_means(state)
     return exchange.set.load_shards([bytes_of(state.get(KEY), KEY) for state in states])
+
+
+def refuse_means(state: Any) -> None:
+    """ValueError if the state has means that no optimizer would apply."""
+    means = without_means(state)[1]
+    if means:
+        raise ValueError(
+            f'the saved state has the key "{MEAN_KEY}{next(iter(means))}", a mean that the next '
+            'step must apply, but this optimizer has no scheme.apply = "previous": load it with '
+            "that key, or call optimizer.flush() before the save"
+        )
 
 
 def tensor_of(data: bytes) -> torch.Tensor:
