@@ -31,10 +31,10 @@ from benches.transports import free_port
 RANKS = Path(__file__).with_name("distance_ranks.py")
 REPOSITORY = RANKS.parents[2]
 TRANSPORTS, CONTROLS = ("mpi", "ucx", "gloo"), ("cubic", "bbr")
-NEAR_MS, FAR_MS = 20, 60  # round trips between which the slope is taken
+NEAR_MS, FAR_MS = 20, 220  # round trips between which the slope is taken; far apart, so that a busy processor counts for little
 TRIP_RATE = "100mbit"
 PROFILES = {"one": 1, "many": 48}  # gradients
-SIDE = 16  # of each
+SIDE = 48  # of each: methods for matrices compress these, and uncompressed they fit the first window of TCP
 TRIP_HOSTS = 4
 TOGETHER = 24  # contestants of a launch; gradients are so small that memory is no limit
 # `auto` chooses by measured times, so its trips are those of its choice. Horovod itself is there only if somebody has built it.

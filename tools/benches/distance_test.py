@@ -16,8 +16,8 @@ from hosts.needed import needs_far_hosts  # noqa: E402
 
 
 def test_trips_are_the_slope_over_the_distance_whatever_computing_takes():
-    assert distance.slope(20.0, 60.0) == 1.0 and distance.slope(1020.0, 1060.0) == 1.0
-    assert distance.slope(50.0, 150.0) == 2.5
+    assert distance.slope(20.0, 220.0) == 1.0 and distance.slope(1020.0, 1220.0) == 1.0
+    assert distance.slope(50.0, 550.0) == 2.5
 
 
 def test_a_profile_has_as_many_gradients_as_its_name_says(tmp_path):

@@ -66,10 +66,10 @@ def test_ranks_that_train_apart_are_judged_by_the_model_that_they_share(tmp_path
     _, summary = run(tmp_path, "--link", "none", "--steps", "10", "--schemes", "s-sgd,sparseloco-every-4")
     dense, apart = summary["schemes"]
     assert apart["round_steps"] == 4 and apart["replicas_equal"] and len(apart["losses"]) == len(apart["step_ms"]) == 10
-    # In the first round all ranks have the weights of the start. Its model has not learned anything from four batches.
+    # The shared model learns nothing within a round: four batches are judged by the weights of the start.
     assert apart["losses"][0] == pytest.approx(dense["losses"][0], rel=1e-6)
     first, second = apart["losses"][:4], apart["losses"][4:8]
-    assert max(first) - min(first) < 0.2 and sum(second) / 4 < sum(first) / 4 - 0.1 and dense["losses"][3] < min(first)
+    assert max(first) - min(first) < 0.05 and max(second) < min(first) - 0.05 and dense["losses"][3] < min(first)
     # Two exchanges in ten steps; dense would have had ten.
     assert apart["dense_moved_bytes_per_step"] == dense["dense_moved_bytes_per_step"]
     assert apart["gradient_bytes_per_step"] == dense["gradient_bytes_per_step"] and apart["reduction"] > 15
