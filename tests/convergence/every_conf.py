@@ -22,7 +22,7 @@ import torch
 from quickstart_job import toml_text
 from quickstart_job.data import DigitsTask
 from quickstart_job.recipes import CONF, Recipe, recipe_of_file
-from quickstart_job.train import fingerprint
+from quickstart_job.training import fingerprint
 
 import penstock.torch as hvd
 

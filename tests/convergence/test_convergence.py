@@ -45,6 +45,7 @@ ONE_OF_EACH_FAMILY = (
     "ef21-sgdm",  # a memory with a shift
     "ok-topk",  # a composite collective
     "dear",  # updates in the next forward
+    "sparseloco-every-4",  # ranks that train apart
 )
 IS_BRIEF = not (os.environ.get("TEST_ALL") or os.environ.get("TEST_LONG"))
 NAMES = ONE_OF_EACH_FAMILY if IS_BRIEF else KNOWN

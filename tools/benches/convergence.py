@@ -166,10 +166,11 @@ def simulated_key(chosen: Recipe, setting: Setting, seed: int) -> str:
     a simulation."""
     scheme = _scheme(chosen, setting, _task(setting.task).make_model(seed))
     methods = scheme.methods
-    files = {REPOSITORY / "tests/oracle/training.py"}
+    files = {REPOSITORY / "tests/oracle" / name for name in ("training.py", *(["apart.py"] if chosen.every else []))}
     for made in (*methods, scheme):
         _imported(Path(sys.modules[type(made).__module__].__file__ or ""), files)
-    facts = [json.dumps([sorted(map(_state, methods)), vars(chosen.optimizer(setting.task)), vars(setting), seed]).encode()]
+    apart = [chosen.every] if chosen.every else []
+    facts = [json.dumps([sorted(map(_state, methods)), vars(chosen.optimizer(setting.task)), vars(setting), seed, *apart]).encode()]
     facts += [json.dumps(chosen.table()["switch"]).encode()] if "switch" in chosen.table() else []
     return "simulated-" + _digest(facts + _shared_code() + [path.read_bytes() for path in sorted(files)])
 
@@ -185,8 +186,9 @@ def _words(table: Any) -> set[str]:
 
 def real_key(chosen: Recipe, setting: Setting, seed: int) -> str:
     """Scheme, job, frontend, the core as built and the plugins that the scheme names."""
-    facts = [json.dumps([chosen.name, chosen.text(), vars(chosen.optimizer(setting.task)), vars(setting), seed], sort_keys=True).encode()]
-    built = _code("tools/quickstart_job/train.py", "frontends/python/penstock/**/*.py", "build/release/lib/*.so")
+    facts = [json.dumps([chosen.name, chosen.text(), chosen.every, vars(chosen.optimizer(setting.task)), vars(setting), seed], sort_keys=True).encode()]
+    job = (f"tools/quickstart_job/{name}.py" for name in ("train", "training", "apart"))
+    built = _code(*job, "frontends/python/penstock/**/*.py", "build/release/lib/*.so")
     for word in sorted(_words(chosen.table()) | {"mpi", "none"}):
         built += _code(f"build/release/lib/penstock/plugins/*-{glob.escape(word)}.so")
     return "real-" + _digest(facts + _shared_code() + built)
@@ -205,8 +207,7 @@ def simulated(
     run = _cached(key)
     if run is None:
         import torch
-        from oracle.late import simulate_late
-        from oracle.training import simulate
+        from oracle import apart, late, training
         from quickstart_job.progress import Progress
 
         torch.set_num_threads(1)  # like every rank: then sums have one order
@@ -217,7 +218,12 @@ def simulated(
             progress.update(step, loss)
             watch(step, loss)
 
-        run = (simulate_late if "apply" in chosen.table()["scheme"] else simulate)(
+        simulate = training.simulate
+        if chosen.every:
+            simulate = functools.partial(apart.simulate_apart, every=chosen.every)
+        elif "apply" in chosen.table()["scheme"]:
+            simulate = late.simulate_late
+        run = simulate(
             task,
             lambda model: _scheme(chosen, setting, model),
             ranks=setting.ranks,
@@ -333,9 +339,8 @@ def searched_bits(chosen: Recipe, setting: Setting, seed: int) -> float | None:
     entry = searched(setting.task, chosen.name)
     facts = ("optimizer", "momentum", "setting", "steps", "ranks", "seed")
     wanted = (optimizer.kind, optimizer.momentum, chosen.setting, setting.steps, setting.ranks, seed)
-    if tuple(entry.get(fact) for fact in facts) != wanted:
-        return None
-    return {float(rate): float(bits) for rate, bits in entry["tried"]}.get(optimizer.rate)
+    found = tuple(entry.get(fact) for fact in facts) == wanted
+    return {float(rate): float(bits) for rate, bits in entry["tried"]}.get(optimizer.rate) if found else None
 
 
 def markdown(comparisons: Sequence[Comparison], setting: Setting, command: str) -> str:

@@ -36,6 +36,9 @@ TRIP_RATE = "100mbit"
 PROFILES = {"one": 1, "many": 48}  # gradients
 SIDE = 16  # of each
 TRIP_HOSTS = 4
+TOGETHER = 6  # contestants of a launch
+# `auto` chooses by measured times, so its trips are those of its choice. Horovod itself is there only if somebody has built it.
+EVERY = tuple(name for name in contestants.names() if name not in ("auto", contestants.HOROVOD_ITSELF))
 DEFAULT = ("ddp", "dense", "wfbp", "topk-residual", "dgc", "ef-sign", "sign-sgd-majority", "qsgd", "power-sgd", "acp-sgd", "ok-topk", "dear")
 
 
@@ -75,7 +78,7 @@ def trips(names: Sequence[str], rounds: int, plugins: Path) -> dict[str, dict[st
         options = argparse.Namespace(profiles=Path(folder), timeout_s=1800.0)
         for model in PROFILES:
             profile(Path(folder), model)
-            for group in (names[first : first + 6] for first in range(0, len(names), 6)):
+            for group in (names[first : first + TOGETHER] for first in range(0, len(names), TOGETHER)):
                 together = list(dict.fromkeys([contestants.REFERENCE, *group]))
                 quickest = []  # of the rounds: the delay of a busy processor is no trip
                 for round_trip in (NEAR_MS, FAR_MS):
@@ -110,11 +113,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--schemes",
         default=",".join(DEFAULT),
-        help="whose trips are counted, of ddp, dense and conf/ (default %(default)s); all: every one that chooses nothing by times",
+        help="whose trips are counted, of ddp, dense and conf/ (default %(default)s); all: every one but auto",
     )
     parser.add_argument("--json", action="store_true", help="figures as JSON instead of tables")
     options = parser.parse_args(arguments)
-    options.names = list(cells.EVERY) if options.schemes == "all" else options.schemes.split(",")
+    options.names = list(EVERY) if options.schemes == "all" else options.schemes.split(",")
     if unknown := [name for name in options.names if name not in contestants.names()]:
         parser.error(f"there is no contestant {unknown[0]!r}, expected of {', '.join(contestants.names())}")
     try:

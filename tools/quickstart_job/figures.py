@@ -30,10 +30,13 @@ class Result:
     step_ms: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)  # mean over ranks, nats
     replicas_equal: bool = True  # all ranks ended with equal bits
+    round_steps: int = 1  # steps between two exchanges
 
     @property
     def median_step_ms(self) -> float:
-        return statistics.median(self.step_ms) if self.step_ms else 0.0
+        """Of the rounds' mean steps, because the last step of a round has the exchange."""
+        rounds = [self.step_ms[first : first + self.round_steps] for first in range(0, len(self.step_ms), self.round_steps)]
+        return statistics.median(map(statistics.mean, rounds)) if rounds else 0.0
 
     @property
     def reduction(self) -> float | None:

@@ -75,6 +75,12 @@ def test_the_table_has_bytes_moved_the_step_and_the_ratio_to_dense():
     assert "moved" in head and f"{1.5 / math.log(2):.2f} bits/char" in head and "after 20 steps" in head
 
 
+def test_the_step_of_ranks_that_train_apart_has_its_share_of_the_exchange():
+    apart = dataclasses.replace(FAST, step_ms=[40.0, 40.0, 40.0, 120.0] * 10, round_steps=4)
+    assert apart.median_step_ms == pytest.approx(60.0) and FAST.median_step_ms == 75.0
+    assert dataclasses.replace(apart, step_ms=[]).median_step_ms == 0.0
+
+
 def test_without_a_dense_run_nothing_is_compared():
     assert len(report.rows([FAST], "bits/char")[0]) == 5
     assert report.gain(SETTINGS, [FAST]) == ""

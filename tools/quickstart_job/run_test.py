@@ -62,6 +62,19 @@ def test_without_links_the_ranks_share_this_host(tmp_path):
     assert 10 <= len(summary["schemes"][1]["losses"]) <= 12 and (tmp_path / "losses.png").stat().st_size > 10_000
 
 
+def test_ranks_that_train_apart_are_judged_by_the_model_that_they_share(tmp_path):
+    _, summary = run(tmp_path, "--link", "none", "--steps", "10", "--schemes", "s-sgd,sparseloco-every-4")
+    dense, apart = summary["schemes"]
+    assert apart["round_steps"] == 4 and apart["replicas_equal"] and len(apart["losses"]) == len(apart["step_ms"]) == 10
+    # The shared model learns nothing within a round: four batches are judged by the weights of the start.
+    assert apart["losses"][0] == pytest.approx(dense["losses"][0], rel=1e-6)
+    first, second = apart["losses"][:4], apart["losses"][4:8]
+    assert max(first) - min(first) < 0.05 and max(second) < min(first) - 0.05 and dense["losses"][3] < min(first)
+    # Two exchanges in ten steps; dense would have had ten.
+    assert apart["dense_moved_bytes_per_step"] == dense["dense_moved_bytes_per_step"]
+    assert apart["gradient_bytes_per_step"] == dense["gradient_bytes_per_step"] and apart["reduction"] > 15
+
+
 def test_a_scheme_of_the_users_is_compared_with_dense(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text('[scheme]\ncompressor = "qsgd"\n\n[compressor.qsgd]\nbits = 8\n\n[runtime]\nlog_level = "warning"\n')

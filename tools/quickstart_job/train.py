@@ -8,98 +8,23 @@ Rank 0 shows progress and writes DIR/summary.json, DIR/losses.png and DIR/timeli
 from __future__ import annotations
 
 import argparse
-import hashlib
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import nn
 
 import penstock.torch as hvd
 
 from . import report
+from .apart import TrainingApart
 from .data import DataError, Task, make_task
 from .figures import Result, baseline, steps_until, target_of, window
 from .progress import Progress, TimeLeft
 from .recipes import KNOWN, QUICKSTART, Recipe, recipe, recipe_of_file
+from .training import Training
 
 DEFAULT_STEPS = {"text": 200, "digits": 100}
-
-
-def fingerprint(model: nn.Module) -> str:
-    """Hash of the bits of all weights."""
-    sha = hashlib.sha256()
-    for parameter in model.parameters():
-        sha.update(parameter.detach().contiguous().numpy().tobytes())
-    return sha.hexdigest()
-
-
-class Training:
-    """The training of one scheme on this rank. Losses are equal on every rank; times and bytes are those of this rank."""
-
-    def __init__(self, task: Task, chosen: Recipe, scheme: str | None, seed: int) -> None:
-        """`scheme`: none for the runtime's own."""
-        self.task, self.chosen, self.seed = task, chosen, seed
-        self.model = task.make_model(seed)
-        settings = chosen.optimizer(task.name)
-        self.optimizer_words = settings.words
-        self.optimizer = hvd.DistributedOptimizer(
-            settings.make(self.model.parameters()), named_parameters=self.model.named_parameters(), scheme=scheme
-        )
-        hvd.broadcast_parameters(self.model.state_dict(), root_rank=0)
-        self.losses: list[float] = []  # mean over ranks, of all steps so far
-        self.step_ms: list[float] = []
-
-    def run(self, steps: int, progress: Progress, time_left: TimeLeft) -> None:
-        """Trains `steps` more steps."""
-        rank = hvd.rank()
-        own = []
-        for _ in range(steps):
-            step = len(self.step_ms)
-            batch = self.task.batch(self.seed, step, rank)
-            start = time.perf_counter()
-            self.optimizer.zero_grad()
-            loss = self.task.loss(self.model, batch)
-            loss.backward()
-            self.optimizer.step()
-            self.step_ms.append(1e3 * (time.perf_counter() - start))
-            own.append(float(loss.detach()))
-            time_left.step(self.step_ms[-1])
-            progress.update(step, own[-1], self.counters()["moved_bytes"] / (step + 1), self.step_ms[-1])
-        name = f"losses.{self.chosen.name}.{len(self.step_ms)}"
-        self.losses += hvd.allreduce(torch.tensor(own, dtype=torch.float64), op=hvd.Average, name=name).tolist()
-
-    def counters(self) -> dict[str, int]:
-        return self.optimizer.counters()
-
-    def validation(self) -> dict[str, float]:
-        """The model's figures now; on rank 0, whose model is everybody's."""
-        self.optimizer.flush()  # a scheduler may have left updates for a next forward
-        return self.task.evaluate(self.model) if hvd.rank() == 0 else {"bits": 0.0, "accuracy": 0.0}
-
-    def result(self, steps: int, validation: dict[str, float]) -> Result:
-        """Ends the training and returns its result."""
-        self.optimizer.flush()
-        counters, taken = self.counters(), len(self.step_ms)
-        self.optimizer.close()
-        prints = hvd.allgather_object(fingerprint(self.model), name=f"fingerprint.{self.chosen.name}")
-        return Result(
-            name=self.chosen.name,
-            label=self.chosen.label,
-            optimizer=self.optimizer_words,
-            dense=self.chosen.table().get("scheme", {}).get("compressor") == "none",
-            steps=steps,
-            **validation,
-            payload_bytes_per_step=counters["payload_bytes"] / taken,
-            moved_bytes_per_step=counters["moved_bytes"] / taken,
-            dense_moved_bytes_per_step=counters["dense_moved_bytes"] / taken,
-            gradient_bytes_per_step=counters["gradient_bytes"] / taken,
-            step_ms=self.step_ms,
-            losses=self.losses,
-            replicas_equal=len(set(prints)) == 1,
-        )
 
 
 def train_all(options: argparse.Namespace, task: Task, recipes: Sequence[Recipe]) -> list[Result]:
@@ -112,7 +37,8 @@ def train_all(options: argparse.Namespace, task: Task, recipes: Sequence[Recipe]
     for place, chosen in enumerate(recipes, 1):
         # A file of the user's configures the runtime itself; the job's own schemes go with their optimizers.
         own = options.config is not None and chosen.file == options.config
-        training = Training(task, chosen, None if own else chosen.text(options.bucket_bytes), options.seed)
+        kind = TrainingApart if chosen.every else Training
+        training = kind(task, chosen, None if own else chosen.text(options.bucket_bytes), options.seed)
         label = f"{chosen.label} ({place} of {len(recipes)})" if len(recipes) > 1 else chosen.label
         progress = Progress(f"{label:<26}", options.steps, task.unit, style, time_left.seconds)
         time_left.begin()
