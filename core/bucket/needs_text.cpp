@@ -1,6 +1,6 @@
 #include "core/bucket/needs_text.hpp"
 
-#include "core/bucket/bucket.hpp"
+#include "core/bucket/slices.hpp"
 #include "core/tensor/dtype.hpp"
 
 #include <algorithm>
@@ -56,6 +56,8 @@ std::string needs_text(const std::vector<std::vector<std::unique_ptr<BucketRun>>
                         item.gradient->name, item.range.first, item.range.end(), bucket.plan.phase,
                         coding.leg, item.compressor->name());
     add_rounds(item, text);
+    if (has_slices(bucket, coding))
+      text += fmt::format(" in slices of {} ranks", bucket.ranks_at_once);
     text += fmt::format("{}; memory '{}' work {} scalars {}{}; {}{}{}\n", item.compressor_wants,
                         item.memory->name(), item.work_is, item.n_scalars, item.memory_wants,
                         dtype_name(item.dtype), item.passes_through ? " as it is" : "",

@@ -60,6 +60,7 @@ void Declaration::fill_context() {
   set_.result_is_sum = has(PENSTOCK_SET_SUM);
   set_.forgets = services_.config.runtime().forget;
   set_.nonfinite_is_strict = services_.config.runtime().nonfinite == Nonfinite::strict;
+  set_.arena_limit_bytes = services_.config.runtime().arena_limit_mb << 20;
   penstock_step& step = set_.step;
   step.struct_size = sizeof step;
   step.seed = services_.config.runtime().seed;
