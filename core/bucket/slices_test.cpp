@@ -18,7 +18,8 @@ using testing::summed;
 
 using Numbers = std::vector<uint64_t>;
 
-constexpr uint64_t kPart = 48;  // 16 for the header of one item, 12 and 12 rounded up for three pairs
+// Bytes of three pairs: 16 for the header of one item, 12 and 12 rounded up to multiples of 8.
+constexpr uint64_t kPart = 48;
 
 // A bucket of rank 1 of 5 with slices of two ranks.
 struct Sliced : PaperBucket {

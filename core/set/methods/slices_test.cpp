@@ -23,14 +23,15 @@ using Values = std::vector<std::vector<float>>;
 constexpr uint64_t kSteps = 5, kForgotten = 1, kVoid = 3;
 
 // Top-k of all entries takes 12 bytes an element: an index, its uncoded copy and a float. So the
-// ballast alone decides how many ranks fit in one MiB: the own payload, and `at_once` of the others.
+// ballast alone decides how many ranks fit in one MiB: the own payload, and `at_once` of the
+// others.
 constexpr double kBallastBytes = 12;
 int64_t ballast_for(uint32_t at_once) {
   return static_cast<int64_t>((1 << 20) / (1.4 + at_once) / kBallastBytes);
 }
 
 std::vector<testing::GradientShape> shapes_for(uint32_t at_once) {
-  return {{"first", {24, 16}}, {"bias", {24}},     {"empty", {0}},
+  return {{"first", {24, 16}}, {"bias", {24}},    {"empty", {0}},
           {"second", {9, 40}}, {"vote", {5, 67}}, {"ballast", {ballast_for(at_once)}}};
 }
 
@@ -64,8 +65,7 @@ Values gradients_of(const std::vector<testing::GradientShape>& shapes, uint32_t 
     const auto& shape = shapes[g].shape;
     const int64_t numel =
         std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-    gradients.push_back(
-        test::heavy_tailed(static_cast<size_t>(numel), 100 * step + 10 * rank + g));
+    gradients.push_back(test::heavy_tailed(static_cast<size_t>(numel), 100 * step + 10 * rank + g));
   }
   return gradients;
 }
@@ -145,9 +145,9 @@ TEST(Slices, AreNotMadeForARankAlone) {
 TEST(Slices, WorkOnTheRouteThroughHosts) {
   const std::string tables =
       fmt::format("{}[collective.loopback]\nhosts = \"0,0,1,1,2\"", kSparse.tables);
-  const Method through = {
-      "topk", "compressor = \"topk\"\nmemory = \"residual\"\nroute = \"hierarchical\"",
-      tables.c_str()};
+  const Method through = {"topk",
+                          "compressor = \"topk\"\nmemory = \"residual\"\nroute = \"hierarchical\"",
+                          tables.c_str()};
   const auto shapes = shapes_for(2);
   const Outcome whole = run(5, scheme_of(through, 4096), shapes);
   const Outcome sliced = run(5, scheme_of(through, 1), shapes);
@@ -169,7 +169,8 @@ TEST_P(SlicedMethod, HasTheBitsOfOneGather) {
   expect_same(sliced, whole);
 }
 
-#define PENSTOCK_KEPT(name) {#name, "compressor = \"" #name "\"\nmemory = \"residual\""}
+#define PENSTOCK_KEPT(name) \
+  { #name, "compressor = \"" #name "\"\nmemory = \"residual\"" }
 const Method kMethods[] = {
     {"topk_auto", "compressor = \"topk\"\nmemory = \"residual\"",
      "[compressor.topk]\ndensity = 0.05\n"},
