@@ -11,6 +11,12 @@
 #include <new>
 
 namespace penstock {
+namespace {
+
+// The messages of eight steps have different tags (exchange.cpp).
+constexpr uint64_t kMostTagsPerStep = SetContext::kTagBetweenSteps / 8;
+
+}  // namespace
 
 Result<std::unique_ptr<CompiledPlan>> CompiledPlan::make(
     SetContext& context, std::shared_ptr<const BoundScheme> bound_scheme, Plan plan,
@@ -23,6 +29,9 @@ Result<std::unique_ptr<CompiledPlan>> CompiledPlan::make(
     compiled->index(gradients.size());
     compiled->number_messages();
     PENSTOCK_TRY(compiled->check_tags(context));
+    // Ranks may count differently: on route `hierarchical` some ranks own nothing. A tag must be
+    // equal on all ranks of a link, so every plan takes the largest number.
+    compiled->tags_per_step_ = kMostTagsPerStep;
     compiled->states_.settle();
     return compiled;
   });
@@ -160,15 +169,14 @@ void CompiledPlan::number_messages() {
   }
 }
 
-// The messages of eight steps have different tags (exchange.cpp).
 Status CompiledPlan::check_tags(const SetContext& context) const {
-  const uint64_t most = SetContext::kTagBetweenSteps / 8;
-  if (tags_per_step_ <= most) return {};
+  if (tags_per_step_ <= kMostTagsPerStep) return {};
   return failed_precondition(
       "set '{}' has {} messages in a step, at most {} are possible, with gathers in slices of {} "
       "of "
       "{} ranks; raise runtime.arena_limit_mb, or let the scheduler make fewer buckets",
-      context.name, tags_per_step_, most, bound_scheme_->ranks_at_once(), context.world);
+      context.name, tags_per_step_, kMostTagsPerStep, bound_scheme_->ranks_at_once(),
+      context.world);
 }
 
 // Lists the bucket by the first message of its first leg that waits for the next forward.

@@ -108,7 +108,7 @@ def test_the_page_shows_what_is_printed():
 @pytest.mark.parametrize(("arguments", "words"), [
     (["conf"], ["--program conf: it holds", "expected the file of one"]),
     (["conf/none-such.toml"], ["conf/none-such.toml: there is no such configuration file"]),
-    (["conf/sign-sgd-majority.toml", "--hosts", 65536], ["payloads of 65536 ranks", "runtime.arena_limit_mb", "votes"]),
+    (["conf/sign-sgd-majority.toml", "--hosts", 32768], ["payloads of 32768 ranks", "runtime.arena_limit_mb", "votes"]),
     (["conf/topk-residual.toml", "--hosts", 100000], ["100000"]),
     (["conf/topk-residual.toml", "--scheme", "conf/dgc.toml"], ["--program", "--scheme"]),
     (["conf/topk-residual.toml", "--sweep", "ranks=2..8"], ["--program", "--sweep"]),
