@@ -173,8 +173,7 @@ Status CompiledPlan::check_tags(const SetContext& context) const {
   if (tags_per_step_ <= kMostTagsPerStep) return {};
   return failed_precondition(
       "set '{}' has {} messages in a step, at most {} are possible, with gathers in slices of {} "
-      "of "
-      "{} ranks; raise runtime.arena_limit_mb, or let the scheduler make fewer buckets",
+      "of {} ranks; raise runtime.arena_limit_mb, or let the scheduler make fewer buckets",
       context.name, tags_per_step_, kMostTagsPerStep, bound_scheme_->ranks_at_once(),
       context.world);
 }
