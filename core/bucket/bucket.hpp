@@ -84,6 +84,8 @@ class BucketRun {
   uint32_t number;                // within the phase; also the priority
   bool only_compensates = false;  // this phase sends none of its gradients
   bool ends_at_owners = false;    // results stay with their owners
+  // If a group has more ranks, gathered payloads come in slices of so many ranks (slices.hpp).
+  uint32_t ranks_at_once = UINT32_MAX;
   std::deque<PieceRun> pieces;
   std::vector<std::unique_ptr<Coding>> codings;
   std::vector<Leg> legs;

@@ -95,18 +95,6 @@ Status undo(BucketRun& bucket, Coding& coding) {
   return {};
 }
 
-Status call_decode(BucketRun& bucket, Coding& coding, CompressorCall& call) {
-  const auto noted = plugin_call(bucket, "compressor", call.compressor->name(), "decode");
-  penstock_step step = coding.step;
-  if (call.scales_result) step.result_scale = 1.0 / bucket.context.world;
-  return call_plugin(*call.compressor, "decode", call.items, [&] {
-    return call.compressor->table()->decode(call.compressor->self(), &call.place->exec(), &step,
-                                            call.round, call.items.data(), call.items.size(),
-                                            call.received.data(), call.n_ranks,
-                                            PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
-  });
-}
-
 // In a bucket that is timed on the device, only the calls that do their work at once add host time.
 void note_call(BucketRun& bucket, const WorkPlace& place, uint64_t took_us, Stage::Part part) {
   if (!bucket.counts_host_time && place.works_at_once()) bucket.time_of(part) += took_us;
@@ -125,6 +113,19 @@ Status take_time(BucketRun& bucket, CompressorCall& call, Stage::Part part, cons
 }
 
 }  // namespace
+
+Status call_decode(BucketRun& bucket, Coding& coding, CompressorCall& call) {
+  const auto noted = plugin_call(bucket, "compressor", call.compressor->name(), "decode");
+  penstock_step step = coding.step;
+  if (call.scales_result) step.result_scale = 1.0 / bucket.context.world;
+  return take_time(bucket, call, Stage::Part::decode, [&] {
+    return call_plugin(*call.compressor, "decode", call.items, [&] {
+      return call.compressor->table()->decode(call.compressor->self(), &call.place->exec(), &step,
+                                              call.round, call.items.data(), call.items.size(),
+                                              call.received.data(), call.n_ranks, call.flags);
+    });
+  });
+}
 
 // The section counts of a summed payload never travel, so they must equal the plan.
 Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round) {
@@ -244,11 +245,8 @@ Status Encode::begin(BucketRun& bucket) {
 Status Decode::begin(BucketRun& bucket) {
   Coding& coding = *leg_.coding;
   for (auto& message : leg_.messages[round_]) PENSTOCK_TRY(message->before_decode());
-  for (CompressorCall& call : coding.decode_calls) {
-    if (call.round != round_) continue;
-    PENSTOCK_TRY(
-        take_time(bucket, call, part(), [&] { return call_decode(bucket, coding, call); }));
-  }
+  for (CompressorCall& call : coding.decode_calls)
+    if (call.round == round_) PENSTOCK_TRY(call_decode(bucket, coding, call));
   coding.decoded = round_ + 1 == leg_.messages.size();
   return {};
 }

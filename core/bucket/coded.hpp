@@ -67,6 +67,9 @@ class Decode final : public RoundStage {
   Status begin(BucketRun& bucket) override;
 };
 
+// Makes one call to a compressor's decode and notes its time.
+Status call_decode(BucketRun& bucket, Coding& coding, CompressorCall& call);
+
 // Checks the section counts of an own payload. INTERNAL if a count differs from the plan. Counts
 // that are still on the device are not checked here.
 Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round);

@@ -71,7 +71,8 @@ struct ItemRun {
   WorkMemory work;                             // scratch work
   std::deque<PayloadStorage> own;              // per round
   std::vector<std::deque<PayloadStorage>>
-      received;             // per round: one payload for all ranks together, or one per rank
+      received;             // per round: one payload for all ranks together, one per rank, or one
+                            // per rank of a slice (slices.hpp)
   PayloadStorage refused;   // entries a composite returned
   PayloadStorage taken;     // own less refused, for memory.record
   PayloadStorage returned;  // decoded own payload, for give_back and record
@@ -94,7 +95,7 @@ struct ItemRun {
   bool wants_mean() const { return rounds.empty() || rounds.back().result == PENSTOCK_RESULT_MEAN; }
   // The payload that a round brings: from `rank`, or from all ranks together.
   PayloadStorage& arrival(uint32_t round, uint32_t rank) {
-    return received[round][received[round].size() == 1 ? 0 : rank];
+    return received[round][rank % received[round].size()];
   }
 };
 
@@ -112,9 +113,10 @@ struct CompressorCall {
   CompressorInstance* compressor = nullptr;
   WorkPlace* place = nullptr;
   uint32_t round = 0;
-  uint64_t n_ranks = 1;        // payloads per item at decode
-  bool of_means = false;       // its payloads arrive as means
-  bool scales_result = false;  // decode makes means of its sums
+  uint64_t n_ranks = 1;                                           // payloads per item at decode
+  uint32_t flags = PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST;  // of decode
+  bool of_means = false;                                          // its payloads arrive as means
+  bool scales_result = false;                                     // decode makes means of its sums
   std::vector<size_t> positions;
   std::vector<const penstock_item*> items;
   std::vector<penstock_payload*> own;                   // encode

@@ -11,6 +11,12 @@
 #include <new>
 
 namespace penstock {
+namespace {
+
+// The messages of eight steps have different tags (exchange.cpp).
+constexpr uint64_t kMostTagsPerStep = SetContext::kTagBetweenSteps / 8;
+
+}  // namespace
 
 Result<std::unique_ptr<CompiledPlan>> CompiledPlan::make(
     SetContext& context, std::shared_ptr<const BoundScheme> bound_scheme, Plan plan,
@@ -22,6 +28,10 @@ Result<std::unique_ptr<CompiledPlan>> CompiledPlan::make(
     PENSTOCK_TRY(compiled->make_buckets(context, gradients));
     compiled->index(gradients.size());
     compiled->number_messages();
+    PENSTOCK_TRY(compiled->check_tags(context));
+    // Ranks may count differently: on route `hierarchical` some ranks own nothing. A tag must be
+    // equal on all ranks of a link, so every plan takes the largest number.
+    compiled->tags_per_step_ = kMostTagsPerStep;
     compiled->states_.settle();
     return compiled;
   });
@@ -74,6 +84,7 @@ Status CompiledPlan::make_bucket(SetContext& context, const planning::Bucket& pl
   auto bucket = std::make_unique<BucketRun>(context, plan, static_cast<uint32_t>(phase.size()));
   bucket->only_compensates = only_compensates;
   bucket->ends_at_owners = bound_scheme_->results_at_owners();
+  bucket->ranks_at_once = bound_scheme_->ranks_at_once();
   for (const planning::Piece& piece : plan.pieces) {
     PieceRun& run = bucket->pieces.emplace_back();
     const ItemNeeds& needs = bound_scheme_->options(piece.gradient)[piece.choice].needs;
@@ -156,6 +167,15 @@ void CompiledPlan::number_messages() {
     for (const auto& [link, count] : messages_[phase])
       tags_per_step_ = std::max(tags_per_step_, count);
   }
+}
+
+Status CompiledPlan::check_tags(const SetContext& context) const {
+  if (tags_per_step_ <= kMostTagsPerStep) return {};
+  return failed_precondition(
+      "set '{}' has {} messages in a step, at most {} are possible, with gathers in slices of {} "
+      "of {} ranks; raise runtime.arena_limit_mb, or let the scheduler make fewer buckets",
+      context.name, tags_per_step_, kMostTagsPerStep, bound_scheme_->ranks_at_once(),
+      context.world);
 }
 
 // Lists the bucket by the first message of its first leg that waits for the next forward.

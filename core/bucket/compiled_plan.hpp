@@ -70,6 +70,7 @@ class CompiledPlan {
                      bool only_compensates, ScratchNeed& scratch);
   void index(size_t n_gradients);
   void number_messages();
+  Status check_tags(const SetContext& context) const;
   void add_forward_leg(BucketRun& bucket, uint32_t leg);
 
   const std::shared_ptr<const BoundScheme>

@@ -84,6 +84,7 @@ struct SetContext {
   uint32_t past = 0;  // 16 bits: a digest of the steps forgotten so far, equal on all ranks
   bool last_was_applied = true;  // completely
   std::atomic<uint64_t> void_buckets{0};
+  uint64_t arena_limit_bytes = 0;      // of payloads; 0: no limit
   bool measures_norm = false;          // of this step's gradients, as far as the host sees them
   std::atomic<double> square_norm{0};  // in true units
   // The first gradient of this rank that was found not to be finite in the current step.

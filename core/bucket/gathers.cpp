@@ -9,7 +9,8 @@ namespace penstock {
 namespace {
 
 // Makes the buffers for the payloads that go to each rank and come from each rank.
-Status make_gather_buffers(Coding& coding, GatherMessage& message, uint32_t round) {
+Status make_gather_buffers(Coding& coding, GatherMessage& message, uint32_t round,
+                           uint32_t ranks_at_once) {
   const auto capacity = message.is_announced() ? sections_capacity : gathered_capacity;
   const auto uncoded = [&](const std::vector<size_t>& items) {
     return message.is_announced() ? 0 : uncoded_capacity(coding, items, round);
@@ -24,16 +25,19 @@ Status make_gather_buffers(Coding& coding, GatherMessage& message, uint32_t roun
   message.uncoded_offset = bytes;
   PENSTOCK_ASSIGN(message.send, memory_of(message, bytes + behind));
   uint64_t room = 0;
-  for (uint32_t rank = 0; rank < message.group_size(); ++rank) {
-    message.receive_offsets.push_back(room);
+  const auto add_places = [&](std::vector<uint64_t>& offsets, const auto& bytes_from) {
+    for (uint32_t rank = 0; rank < message.group_size(); ++rank) {
+      const bool shares = rank >= ranks_at_once;
+      offsets.push_back(shares ? offsets[rank - ranks_at_once] : room);
+      if (!shares) room += bytes_from(rank);
+    }
+  };
+  for (uint32_t rank = 0; rank < message.group_size(); ++rank)
     message.room_for.push_back(capacity(coding, message.coming_from(rank), round));
-    room += message.room_for.back();
-  }
   message.receive_counts = message.room_for;
-  for (uint32_t rank = 0; rank < message.group_size(); ++rank) {
-    message.decoded_offsets.push_back(room);
-    room += uncoded(message.coming_from(rank));
-  }
+  add_places(message.receive_offsets, [&](uint32_t rank) { return message.room_for[rank]; });
+  add_places(message.decoded_offsets,
+             [&](uint32_t rank) { return uncoded(message.coming_from(rank)); });
   PENSTOCK_ASSIGN(message.receive, memory_of(message, room));
   penstock_message& c = message.message;
   c.send = message.send.data();
@@ -47,8 +51,10 @@ Status make_gather_buffers(Coding& coding, GatherMessage& message, uint32_t roun
 
 }  // namespace
 
-Status lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, std::vector<size_t> items,
-                      std::vector<std::vector<size_t>> by_owner) {
+Result<std::unique_ptr<GatherMessage>> make_gather(BucketRun& bucket, Leg& leg, uint32_t round,
+                                                   std::vector<size_t> items,
+                                                   std::vector<std::vector<size_t>> by_owner,
+                                                   uint32_t ranks_at_once) {
   Coding& coding = *leg.coding;
   const uint32_t pattern = leg.kind.pattern == PENSTOCK_ALL_TO_ALL ? uint32_t{PENSTOCK_ALL_TO_ALL}
                                                                    : uint32_t{PENSTOCK_ALL_GATHER};
@@ -56,7 +62,7 @@ Status lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, std::vector<s
                                              PENSTOCK_UINT8);
   take_items(*message, std::move(items));
   message->by_owner = std::move(by_owner);
-  PENSTOCK_TRY(make_gather_buffers(coding, *message, round));
+  PENSTOCK_TRY(make_gather_buffers(coding, *message, round, ranks_at_once));
   const bool exact =
       std::all_of(message->items.begin(), message->items.end(), [&](size_t position) {
         const ItemRun& item = coding.items[position];
@@ -70,6 +76,13 @@ Status lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, std::vector<s
   if (is_announced && !exact) {
     PENSTOCK_ASSIGN(message->packed, memory_of(*message, message->send.bytes()));
   }
+  return message;
+}
+
+Status lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, std::vector<size_t> items,
+                      std::vector<std::vector<size_t>> by_owner) {
+  PENSTOCK_ASSIGN(auto message, make_gather(bucket, leg, round, std::move(items),
+                                            std::move(by_owner), leg.coding->links->group.size()));
   leg.messages[round].push_back(std::move(message));
   return {};
 }
@@ -203,6 +216,7 @@ Status GatherMessage::read_part(uint32_t round, uint32_t rank) {
   std::byte* decoded = receive.data() + decoded_offsets[rank];
   for (const size_t position : coming) {
     ItemRun& item = coding->items[position];
+    item.arrival(round, rank).c()->rank = static_cast<int32_t>(rank);  // ranks may share a payload
     PENSTOCK_TRY(reader.read(*bucket, item, round, rank));
     PENSTOCK_TRY(read_sections(item, round, rank, offset, decoded));
     PENSTOCK_TRY(item.place().arrived(*bucket, *this, round, rank, item));
@@ -246,8 +260,11 @@ Status GatherMessage::read_sections(ItemRun& item, uint32_t round, uint32_t rank
 }
 
 Status GatherMessage::read(const Leg&, uint32_t round) {
-  if (is_announced()) return {};
-  for (uint32_t rank = 0; rank < group_size(); ++rank) PENSTOCK_TRY(read_part(round, rank));
+  return is_announced() ? Status() : read_ranks(round, 0, group_size());
+}
+
+Status GatherMessage::read_ranks(uint32_t round, uint32_t first, uint32_t end) {
+  for (uint32_t rank = first; rank < end; ++rank) PENSTOCK_TRY(read_part(round, rank));
   return {};
 }
 

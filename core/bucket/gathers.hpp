@@ -49,6 +49,8 @@ struct GatherMessage final : MessageRun {
   // some rank require it. INVALID_PAYLOAD names rank and gradient; MISMATCH. It does nothing for
   // announced messages, because ReadHeaders has done this work.
   Status read(const Leg& leg, uint32_t round) override;
+  // Like `read`, but only the payloads of the ranks from `first` to before `end`.
+  Status read_ranks(uint32_t round, uint32_t first, uint32_t end);
 
  private:
   // Calls body(item, number of the section).
@@ -68,7 +70,14 @@ struct GatherMessage final : MessageRun {
                        std::byte*& decoded);
 };
 
-// `by_owner`: on legs to or from owners, the items of each rank. [control]
+// Makes a message with buffers for the payloads of `ranks_at_once` ranks. If the group has more
+// ranks, payload r has the place of payload r - ranks_at_once (slices.hpp). `by_owner`: on legs to
+// or from owners, the items of each rank. [control]
+Result<std::unique_ptr<GatherMessage>> make_gather(BucketRun& bucket, Leg& leg, uint32_t round,
+                                                   std::vector<size_t> items,
+                                                   std::vector<std::vector<size_t>> by_owner,
+                                                   uint32_t ranks_at_once);
+// Adds a message of all ranks to the leg. [control]
 Status lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, std::vector<size_t> items,
                       std::vector<std::vector<size_t>> by_owner);
 

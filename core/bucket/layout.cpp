@@ -2,6 +2,7 @@
 
 #include "core/bucket/dense.hpp"
 #include "core/bucket/messages.hpp"
+#include "core/bucket/slices.hpp"
 #include "core/bucket/sums.hpp"
 
 #include <fmt/format.h>
@@ -45,18 +46,33 @@ void lay_out_prologue(BucketRun& bucket, Coding& coding) {
         return item.encodes && !item.passes_through && !item.rounds.empty();
       });
   // An owner encodes its sums alone, so it has no other rank to ask.
-  const bool asks_first = bucket.context.nonfinite_is_strict && travels_coded && !coding.of_sums;
+  const bool asks_first =
+      (bucket.context.nonfinite_is_strict && travels_coded && !coding.of_sums) ||
+      has_slices(bucket, coding);
   if (count == 0 && !asks_first) return;
   coding.prologue = make_flag(bucket, coding, count);
 }
 
-Status shape_payloads(Coding& coding) {
+// The payloads of an item that arrive joined: one for all ranks together.
+bool arrives_joined(const ItemRun& item, uint32_t round) {
+  return item.rounds[round].combine == PENSTOCK_COMBINE_SUM ||
+         (item.on_composite && round + 1 == item.rounds.size());
+}
+
+// The number of payloads that decode receives in one call.
+uint32_t n_payloads(const BucketRun& bucket, const Coding& coding, const ItemRun& item,
+                    uint32_t round) {
+  if (arrives_joined(item, round)) return 1;
+  return comes_in_slices(bucket, coding, item, round) ? bucket.ranks_at_once : coding.n_ranks();
+}
+
+Status shape_payloads(const BucketRun& bucket, Coding& coding) {
   const auto me = int32_t(coding.links->group.rank());
   for (ItemRun& item : coding.items) {
     if (item.encodes && item.records_decoded && !item.rounds.empty() &&
         !item.rounds.back().sparse())
       PENSTOCK_TRY(make_returned(coding, item));
-    for (size_t r = 0; r < item.rounds.size(); ++r) {
+    for (uint32_t r = 0; r < item.rounds.size(); ++r) {
       const RoundNeed& need = item.rounds[r];
       auto& own = item.own.emplace_back();
       auto& received = item.received.emplace_back();
@@ -66,9 +82,8 @@ Status shape_payloads(Coding& coding) {
         received.emplace_back().shape(need, int32_t(item.owner));
         continue;
       }
-      const bool joined = need.combine == PENSTOCK_COMBINE_SUM ||
-                          (item.on_composite && r + 1 == item.rounds.size());
-      for (uint32_t rank = 0; rank < (joined ? 1 : coding.n_ranks()); ++rank)
+      const bool joined = arrives_joined(item, r);
+      for (uint32_t rank = 0; rank < n_payloads(bucket, coding, item, r); ++rank)
         received.emplace_back().shape(need, joined ? -1 : int32_t(rank));
     }
   }
@@ -77,16 +92,14 @@ Status shape_payloads(Coding& coding) {
 
 // Lists the calls of a round. Items are grouped by compressor, number of payloads, place of work,
 // and whether means arrive.
-template <typename Takes, typename Add>
+template <typename Takes, typename Count, typename Add>
 void list_calls(Coding& coding, uint32_t round, std::vector<CompressorCall>& calls,
-                const Takes& takes, const Add& add) {
+                const Takes& takes, const Count& count, const Add& add) {
   const auto first = static_cast<ptrdiff_t>(calls.size());
   for (size_t i = 0; i < coding.items.size(); ++i) {
     ItemRun& item = coding.items[i];
     if (!takes(item) || item.rounds.size() <= round || item.passes_through) continue;
-    const bool joined = item.rounds[round].combine == PENSTOCK_COMBINE_SUM ||
-                        (item.on_composite && round + 1 == item.rounds.size());
-    const uint64_t n_ranks = joined ? 1 : coding.n_ranks();
+    const uint64_t n_ranks = count(item);
     auto call = std::find_if(calls.begin() + first, calls.end(), [&](const CompressorCall& c) {
       return c.compressor == item.compressor && c.n_ranks == n_ranks && c.place == &item.place() &&
              c.of_means == item.arrives_as_mean;
@@ -105,10 +118,11 @@ void list_calls(Coding& coding, uint32_t round, std::vector<CompressorCall>& cal
   }
 }
 
-void list_compressor_calls(Coding& coding) {
+void list_compressor_calls(const BucketRun& bucket, Coding& coding) {
   for (uint32_t round = 0; round < coding.n_rounds; ++round) {
     list_calls(
         coding, round, coding.encode_calls, [](const ItemRun& item) { return item.encodes; },
+        [&](const ItemRun& item) { return arrives_joined(item, round) ? 1 : coding.n_ranks(); },
         [&](CompressorCall& call, ItemRun& item) {
           call.own.push_back(item.own[round].c());
           const bool folds = item.folded && round == 0;  // else it is compensated already
@@ -117,7 +131,10 @@ void list_compressor_calls(Coding& coding) {
         });
     list_calls(
         coding, round, coding.decode_calls, [](const ItemRun& item) { return item.decodes; },
+        [&](const ItemRun& item) { return n_payloads(bucket, coding, item, round); },
         [&](CompressorCall& call, ItemRun& item) {
+          // Later slices have calls of their own.
+          if (comes_in_slices(bucket, coding, item, round)) call.flags = PENSTOCK_DECODE_FIRST;
           for (PayloadStorage& payload : item.received[round]) call.received.push_back(payload.c());
         });
   }
@@ -242,10 +259,10 @@ Status lay_out(BucketRun& bucket, StateStore& states) {
   name_bucket(bucket);
   for (auto& coding : bucket.codings) {
     coding->n_rounds = round_count(*coding);
-    PENSTOCK_TRY(shape_payloads(*coding));
+    PENSTOCK_TRY(shape_payloads(bucket, *coding));
     list_memory_calls(*coding);
     lay_out_prologue(bucket, *coding);
-    list_compressor_calls(*coding);
+    list_compressor_calls(bucket, *coding);
   }
   make_legs(bucket);
   for (size_t i = 0; i < bucket.legs.size(); ++i) {

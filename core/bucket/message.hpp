@@ -33,7 +33,8 @@ struct MessageRun : Transfer {
   bool is_mean = false;  // arriving values are divided by the ranks, the flag too
   uint64_t order = 0;    // among the link's messages of the phase
   bool sent = false;     // in this step
-  // It is sent after other messages of its round, by a stage of its own (announcement.hpp).
+  // It is sent after other messages of its round, by a stage of its own (announcement.hpp,
+  // slices.hpp).
   bool has_own_stage = false;
   std::vector<uint64_t> send_counts, send_offsets;  // of each part
   std::vector<uint64_t> receive_counts, receive_offsets;

@@ -4,6 +4,7 @@
 #include "core/bucket/composites.hpp"
 #include "core/bucket/gathers.hpp"
 #include "core/bucket/owned_sums.hpp"
+#include "core/bucket/slices.hpp"
 #include "core/bucket/sums.hpp"
 
 #include <cstring>
@@ -73,7 +74,7 @@ Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& stat
                      uint32_t round) {
   Coding& coding = *begins.coding;
   std::map<Summed, std::vector<size_t>> sums;
-  std::vector<size_t> gathers, sparse, announced;
+  std::vector<size_t> gathers, sliced, sparse, announced;
   const bool to_owners = coding.to_owners || coding.of_sums;
   std::vector<std::vector<size_t>> by_owner(to_owners ? coding.links->group.size() : 0);
   for (size_t i = 0; i < coding.items.size(); ++i) {
@@ -95,6 +96,8 @@ Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& stat
       announced.push_back(i);
     } else if (item.on_composite && round + 1 == item.rounds.size()) {
       sparse.push_back(i);
+    } else if (comes_in_slices(bucket, coding, item, round)) {
+      sliced.push_back(i);
     } else {
       gathers.push_back(i);
       if (to_owners) by_owner[item.owner].push_back(i);
@@ -116,11 +119,19 @@ Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& stat
     PENSTOCK_TRY(lay_out_gather(bucket, ends, round, std::move(gathers), std::move(by_owner)));
   if (!announced.empty())
     PENSTOCK_TRY(lay_out_gather(bucket, ends, round, std::move(announced), {}));
+  std::vector<std::unique_ptr<MessageRun>> slices;
+  if (!sliced.empty()) {
+    PENSTOCK_ASSIGN(slices, make_slices(bucket, ends, round, std::move(sliced)));
+    ends.messages[round].push_back(std::move(slices.front()));
+  }
   if (!sparse.empty())
     PENSTOCK_TRY(lay_out_composite(bucket, ends, states, round, std::move(sparse)));
   if (!flagged && !ends.messages[round].empty())
     ends.messages[round].push_back(make_flag(bucket, coding, 0));
   lay_out_announcement(bucket, ends, round);
+  // Later slices are sent after all other messages of the round.
+  for (size_t later = 1; later < slices.size(); ++later)
+    ends.messages[round].push_back(std::move(slices[later]));
   return {};
 }
 

@@ -39,6 +39,17 @@ std::string place_text(const BucketRun& bucket, const Coding& coding, const Item
   return fmt::format(" {}", item.place().name());
 }
 
+// The number of ranks whose payloads come at once, if the set has more. It says nothing of groups,
+// because on route `hierarchical` ranks may have groups of different sizes.
+std::string slices_text(const BucketRun& bucket, const ItemRun& item) {
+  const bool gathers =
+      std::any_of(item.rounds.begin(), item.rounds.end(),
+                  [](const RoundNeed& round) { return round.combine == PENSTOCK_COMBINE_GATHER; });
+  if (!gathers || !item.place().works_at_once() || bucket.ranks_at_once >= bucket.context.world)
+    return {};
+  return fmt::format(" of {} ranks at once", bucket.ranks_at_once);
+}
+
 }  // namespace
 
 std::string states_text(const penstock_state_declaration* const* states, uint64_t n) {
@@ -56,6 +67,7 @@ std::string needs_text(const std::vector<std::vector<std::unique_ptr<BucketRun>>
                         item.gradient->name, item.range.first, item.range.end(), bucket.plan.phase,
                         coding.leg, item.compressor->name());
     add_rounds(item, text);
+    text += slices_text(bucket, item);
     text += fmt::format("{}; memory '{}' work {} scalars {}{}; {}{}{}\n", item.compressor_wants,
                         item.memory->name(), item.work_is, item.n_scalars, item.memory_wants,
                         dtype_name(item.dtype), item.passes_through ? " as it is" : "",

@@ -29,6 +29,7 @@ std::string text_of(const std::function<void(ItemRun&)>& change,
   std::vector<std::vector<std::unique_ptr<BucketRun>>> phases(1);
   phases[0].push_back(std::make_unique<BucketRun>(paper->context, paper->bucket.plan, 0));
   phases[0][0]->codings = std::move(paper->bucket.codings);
+  phases[0][0]->ranks_at_once = paper->bucket.ranks_at_once;
   phases[0][0]->legs.emplace_back().kind = legs_of(PENSTOCK_ROUTE_FLAT)[0];
   return needs_text(phases);
 }
@@ -107,6 +108,10 @@ TEST(NeedsText, DiffersWhereAnythingDiffersThatRanksMustHaveInCommon) {
   EXPECT_TRUE(texts.insert(text_of(kAsItIs, other_phase)).second);
   const auto other_leg = [](PaperBucket& paper) { paper.coding().leg = 1; };
   EXPECT_TRUE(texts.insert(text_of(kAsItIs, other_leg)).second);
+  const auto in_slices = [](PaperBucket& paper) { paper.bucket.ranks_at_once = 1; };
+  EXPECT_TRUE(texts.insert(text_of(kAsItIs, in_slices)).second);
+  const auto all_at_once = [](PaperBucket& paper) { paper.bucket.ranks_at_once = 2; };
+  EXPECT_EQ(text_of(kAsItIs, all_at_once), text_of(kAsItIs));
 }
 
 TEST(NeedsText, IsTheSameWhateverARankDecidesAlone) {

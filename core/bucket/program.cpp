@@ -7,6 +7,7 @@
 #include "core/bucket/forward.hpp"
 #include "core/bucket/load.hpp"
 #include "core/bucket/placement.hpp"
+#include "core/bucket/slices.hpp"
 #include "core/bucket/store.hpp"
 
 namespace penstock {
@@ -70,6 +71,7 @@ class Maker {
     if (!leg.kind.decodes) return;
     placement_.before_decode(program_, leg, round);
     add<Decode>(leg, round);
+    add_later_slices(program_, leg, round);
   }
 
   BucketRun& bucket_;

@@ -66,10 +66,12 @@ std::vector<ConfigKey> keys_of_planning() {
        .agreed = true},
       {.name = "arena_limit_mb",
        .initial = "4096",
-       .summary = "largest size of the payloads and scratch of one set, in MiB",
+       .summary = "most memory for the payloads of one set, in MiB; if those of all ranks need "
+                  "more, they come in slices of ranks",
        .target = &RuntimeConfig::arena_limit_mb,
        .minimum = 1,
-       .maximum = 0x1p40},  // in bytes and summed, a set's memory must fit in 64 bits
+       .maximum = 0x1p40,  // in bytes and summed, a set's memory must fit in 64 bits
+       .agreed = true},    // it decides how many gathers a bucket has
       {.name = "hash_replicated_every",
        .initial = "0",
        .summary = "number of steps between two comparisons of replicated state between ranks; 0: "

@@ -45,6 +45,7 @@ Result<std::shared_ptr<const BoundScheme>> BoundScheme::make(Scheme scheme,
   PENSTOCK_TRY(made->take_route());
   PENSTOCK_TRY(made->examine(registry, site));
   made->share_out_gradients(site.owners_per_host);
+  made->take_ranks_at_once(site.arena_limit_bytes);
   return std::shared_ptr<const BoundScheme>(made);
 }
 
@@ -169,16 +170,46 @@ Status BoundScheme::examine(Registry& registry, const BindingSite& site) {
   return {};
 }
 
-// The bytes of sent and received payloads in a step, with the first candidates.
-uint64_t BoundScheme::arena_bytes() const {
-  uint64_t total = 0;
-  for (const auto& options : options_) {
-    const ItemNeeds& needs = options.front().needs;
+namespace {
+
+// As far as they fit in 64 bits.
+uint64_t sum_of(uint64_t a, uint64_t b) {
+  return sdk::checked_sum(a, b).value_or(~uint64_t{0});
+}
+uint64_t product_of(uint64_t a, uint64_t b) {
+  return sdk::checked_product(a, b).value_or(~uint64_t{0});
+}
+
+}  // namespace
+
+uint64_t BoundScheme::Arena::with(uint64_t ranks) const {
+  return sum_of(fixed, product_of(of_one_rank, ranks));
+}
+
+// A composite receives in memory of its own, and payloads on a device come in one gather.
+BoundScheme::Arena BoundScheme::arena() const {
+  Arena arena;
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    const ItemNeeds& needs = options_[i].front().needs;
     const bool gathered = needs.combine == PENSTOCK_COMBINE_GATHER;
-    const auto both = sdk::checked_product(needs.most_room, gathered ? uint64_t{1} + world_ : 2);
-    total = (both ? sdk::checked_sum(total, *both) : std::nullopt).value_or(~uint64_t{0});
+    const bool in_slices = gathered && needs.decodes_slices && scheme_.transport.empty() &&
+                           gradients_[i].gradient->lies_on.is_cpu();
+    if (in_slices) arena.of_one_rank = sum_of(arena.of_one_rank, needs.most_room);
+    const uint64_t payloads = in_slices ? 1 : gathered ? uint64_t{1} + world_ : 2;
+    arena.fixed = sum_of(arena.fixed, product_of(needs.most_room, payloads));
   }
-  return total;
+  return arena;
+}
+
+// Takes as few slices as fit, all of nearly the same size.
+void BoundScheme::take_ranks_at_once(uint64_t limit_bytes) {
+  ranks_at_once_ = world_;
+  const Arena arena = this->arena();
+  if (limit_bytes == 0 || arena.of_one_rank == 0 || arena.with(world_) <= limit_bytes) return;
+  const uint64_t room = limit_bytes - std::min(limit_bytes, arena.fixed);
+  const uint64_t most = std::clamp<uint64_t>(room / arena.of_one_rank, 1, world_);
+  const uint64_t n_slices = (world_ + most - 1) / most;
+  ranks_at_once_ = static_cast<uint32_t>((world_ + n_slices - 1) / n_slices);
 }
 
 void BoundScheme::describe(FitInput& input) const {
@@ -196,7 +227,9 @@ void BoundScheme::describe(FitInput& input) const {
   input.names_owner_memory = !scheme_.owner_memory.empty();
   input.applies_previous = scheme_.applies_previous();
   input.world = world_;
-  if (input.arena_limit_bytes != 0) input.arena_bytes = arena_bytes();
+  if (input.arena_limit_bytes == 0) return;
+  input.arena_bytes = arena().with(ranks_at_once_);
+  input.arena_fixed_bytes = arena().fixed;
 }
 
 uint64_t BoundScheme::routes_of(const std::string& gradient, const Option& option) {

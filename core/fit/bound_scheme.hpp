@@ -39,6 +39,7 @@ struct BindingSite {
   bool buckets_are_given = false;  // by the frontend, and are not regrouped
   bool results_at_owners = false;  // each gradient names the only rank that wants its result
   bool connects_devices = false;   // messages of route `flat` can go from device to device
+  uint64_t arena_limit_bytes = 0;  // most bytes of payloads; 0: no limit
   CallSlot* calls = nullptr;       // where plugin calls are noted; null: nowhere
   std::string set = {};            // the set that the noted calls are for
 };
@@ -76,6 +77,11 @@ class BoundScheme {
   // fills in collectives, frontend, limits and `deterministic`.
   void describe(FitInput& input) const;
 
+  // The most ranks whose gathered payloads are held at once, so that the payloads fit the limit of
+  // the site. If they do not fit even with one rank at once, the number is 1, and `describe` says
+  // how many bytes they need.
+  uint32_t ranks_at_once() const { return ranks_at_once_; }
+
   // Only one rank wants each result: route `shard` ends when the owners have the results.
   bool results_at_owners() const { return results_at_owners_; }
 
@@ -105,11 +111,19 @@ class BoundScheme {
   Status take_route();
   // A bit for each PENSTOCK_ROUTE_*.
   static uint64_t routes_of(const std::string& gradient, const Option& option);
-  uint64_t arena_bytes() const;
+  // The bytes of sent and received payloads in a step, with the first candidates.
+  struct Arena {
+    uint64_t fixed = 0;        // whatever ranks_at_once is
+    uint64_t of_one_rank = 0;  // received payloads of one rank that may come in slices
+    uint64_t with(uint64_t ranks) const;
+  };
+  Arena arena() const;
+  void take_ranks_at_once(uint64_t limit_bytes);
 
   Scheme scheme_;
   std::vector<ChosenGradient> gradients_;
   uint32_t world_ = 1;
+  uint32_t ranks_at_once_ = 1;
   bool forward_waits_ = false;
   bool buckets_are_given_ = false;
   bool results_at_owners_ = false;

@@ -95,6 +95,7 @@ void add_phase(ItemNeeds& needs, const DeclaredGradient& gradient,
   for (const RoundNeed& round : rounds) {
     const bool is_sum = round.combine == PENSTOCK_COMBINE_SUM;
     needs.combine = round.combine;
+    if (!is_sum && (round.flags & PENSTOCK_ROUND_ALL_PAYLOADS) != 0) needs.decodes_slices = false;
     for (const SectionNeed& section : round.sections) {
       bytes += section.bytes();
       coded += is_sum ? section.bytes() : gathered_bytes(section, gradient.numel);
@@ -142,6 +143,7 @@ Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compress
     needs.phase_bytes.clear();
     needs.coded_phase_bytes.clear();
     needs.most_room = 0;
+    needs.decodes_slices = true;
     needs.planned = {};
     const Items items = {item.c()};
     CompressorNeeds first, later;

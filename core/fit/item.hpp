@@ -52,6 +52,7 @@ struct ItemNeeds {
   PlannedBytes planned;
   uint64_t part_alignment = 0;
   uint32_t combine = 0;
+  bool decodes_slices = true;  // its gathered payloads need not be decoded in one call
   bool takes_any = false;
 };
 // `takes_any`: see takes_any_payload. `calls`: where the calls of plugins are noted, so that a

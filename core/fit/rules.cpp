@@ -10,6 +10,7 @@
 #include <penstock/runtime.h>
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 namespace penstock {
@@ -315,14 +316,15 @@ Status check_memory(const FitInput& input, const FitGroup& group) {
 
 Status check_size(const FitInput& input) {
   if (input.arena_bytes == 0 || input.arena_bytes <= input.arena_limit_bytes) return {};
-  const double mib = 1 << 20;
+  const auto mib = [](uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   return failed_precondition(
-      "payloads and scratch of {} ranks need {:.1f} MiB, more than runtime.arena_limit_mb = "
-      "{:.0f}; "
-      "raise it, send less (density, rank), or use compressor = \"{}\" for the largest "
-      "gradients",
-      input.world, static_cast<double>(input.arena_bytes) / mib,
-      static_cast<double>(input.arena_limit_bytes) / mib, defaults::kCompressor);
+      "payloads of {} ranks need {:.1f} MiB, more than runtime.arena_limit_mb = {:.0f}, although "
+      "received payloads that may come in slices of ranks come from one rank at a time; {:.1f} MiB "
+      "are for own payloads and for those that cannot come in slices (votes, sums, payloads on a "
+      "device or of a composite); set arena_limit_mb = {:.0f} or more, send less (density, rank), "
+      "or use compressor = \"{}\" for the largest gradients",
+      input.world, mib(input.arena_bytes), mib(input.arena_limit_bytes),
+      mib(input.arena_fixed_bytes), std::ceil(mib(input.arena_bytes)), defaults::kCompressor);
 }
 
 void add_group(FitInput& input, FitGroup group) {

@@ -38,7 +38,9 @@ struct FitInput {
   bool names_owner_memory = false;
   bool applies_previous = false;  // scheme.apply = "previous"
   bool deterministic = false;
-  uint64_t arena_bytes = 0;  // 0: not yet known
+  // Of payloads: all, with slices of as many ranks as fit (0: not yet known), and those that every
+  // number of ranks at once needs.
+  uint64_t arena_bytes = 0, arena_fixed_bytes = 0;
   uint64_t arena_limit_bytes = 0;
   uint32_t world = 1;
   uint64_t most_candidates = 1;    // the most possible compressors of any gradient

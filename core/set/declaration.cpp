@@ -61,6 +61,7 @@ void Declaration::fill_context() {
   set_.forgets = services_.config.runtime().forget;
   set_.nonfinite_is_strict = services_.config.runtime().nonfinite == Nonfinite::strict;
   set_.coding_path = kernels::code_path_named(services_.config.runtime().code_path);
+  set_.arena_limit_bytes = services_.config.runtime().arena_limit_mb << 20;
   penstock_step& step = set_.step;
   step.struct_size = sizeof step;
   step.seed = services_.config.runtime().seed;

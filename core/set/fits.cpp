@@ -16,6 +16,7 @@ Result<std::shared_ptr<const BoundScheme>> Fits::fit(uint64_t at) const {
                             .buckets_are_given = declaration_.has(PENSTOCK_SET_GIVEN_BUCKETS),
                             .results_at_owners = declaration_.has(PENSTOCK_SET_RESULT_AT_OWNER),
                             .connects_devices = set_.connects_devices(),
+                            .arena_limit_bytes = set_.arena_limit_bytes,
                             .calls = set_.planning_calls,
                             .set = set_.name});
 }
@@ -38,11 +39,18 @@ Result<FitAdvice> Fits::check(const BoundScheme& bound_scheme) const {
                                           : input.transport;
   input.frontend = declaration_.flags();
   input.deterministic = services_.config.runtime().deterministic;
-  input.arena_limit_bytes = services_.config.runtime().arena_limit_mb << 20;
+  input.arena_limit_bytes = set_.arena_limit_bytes;
   bound_scheme.describe(input);
   const RegistryOffers offers(services_.registry, set_.planning_calls);
   input.offers = &offers;
-  return check_fit(input);
+  PENSTOCK_ASSIGN(FitAdvice advice, check_fit(input));
+  if (bound_scheme.ranks_at_once() < set_.world)
+    advice.warnings.push_back(fmt::format(
+        "set '{}': gathered payloads of {} ranks do not fit runtime.arena_limit_mb = {} together, "
+        "so they come in slices of at most {} ranks, one after another, which takes longer; raise "
+        "the limit if every rank has the memory",
+        set_.name, set_.world, set_.arena_limit_bytes >> 20, bound_scheme.ranks_at_once()));
+  return advice;
 }
 
 Result<std::vector<SchemeStage>> Fits::all_stages() const {

@@ -110,6 +110,7 @@ struct SingleRank {
     context.result_is_sum = set.result_is_sum;
     context.nonfinite_is_strict = set.nonfinite_is_strict;
     context.coding_path = set.coding_path;
+    context.arena_limit_bytes = set.arena_limit_bytes;
     context.echoes = true;
     context.results_are_notified = true;  // a job ends after its device
   }
@@ -168,6 +169,7 @@ class Rig {
                     BoundScheme::make(scheme, choose(scheme, {&declared_}), registry,
                                       {.world = context_.world,
                                        .connects_devices = context_.connects_devices(),
+                                       .arena_limit_bytes = context_.arena_limit_bytes,
                                        .calls = context_.planning_calls,
                                        .set = context_.name}));
     its_->gradients.push_back(std::make_unique<Gradient>(declared_));

@@ -88,6 +88,17 @@ def test_strict_runs_ask_all_ranks_before_they_compensate(tmp_path):
         assert bucket["program"][:5] == ["load", "begin", "measure", "ask", "compensate"]
 
 
+# ResNet-50's payloads take 2.4 MiB a rank: 64 ranks need 160 MiB, and 27 payloads fit 64 MiB, one of them the own.
+def test_payloads_above_the_limit_come_in_slices_of_ranks(tmp_path):
+    scheme = tmp_path / "small.toml"
+    scheme.write_text((ROOT / "conf/topk-residual.toml").read_text() + "\n[runtime]\narena_limit_mb = 64\n")
+    for bucket in printed("--program", scheme, "--model", "resnet50", "--hosts", 64)["buckets"]:
+        assert bucket["program"] == (["load", "begin", "measure", "ask", "compensate", "encode", "exchange", "read", "decode"]
+                                     + 2 * ["exchange", "decode"] + ["finish", "give back", "store"])
+    assert all(bucket["program"].count("exchange") == 1
+               for bucket in printed("--program", scheme, "--model", "resnet50", "--hosts", 16)["buckets"])
+
+
 def test_the_page_shows_what_is_printed():
     page = (ROOT / "docs/plan.md").read_text()
     command, shown = re.search(r"```sh\npenstock (plan --program [^\n]+)\n```\n\n```text\n(.*?)```", page, re.DOTALL).groups()
@@ -97,7 +108,7 @@ def test_the_page_shows_what_is_printed():
 @pytest.mark.parametrize(("arguments", "words"), [
     (["conf"], ["--program conf: it holds", "expected the file of one"]),
     (["conf/none-such.toml"], ["conf/none-such.toml: there is no such configuration file"]),
-    (["conf/topk-residual.toml", "--hosts", 65536], ["topk-residual: payloads and scratch of 65536 ranks", "runtime.arena_limit_mb"]),
+    (["conf/sign-sgd-majority.toml", "--hosts", 32768], ["payloads of 32768 ranks", "runtime.arena_limit_mb", "votes"]),
     (["conf/topk-residual.toml", "--hosts", 100000], ["100000"]),
     (["conf/topk-residual.toml", "--scheme", "conf/dgc.toml"], ["--program", "--scheme"]),
     (["conf/topk-residual.toml", "--sweep", "ranks=2..8"], ["--program", "--sweep"]),

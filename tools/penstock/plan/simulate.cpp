@@ -78,12 +78,12 @@ Result<Rehearsal> Rehearsal::make(const SchemeFile& file, const ModelProfile& pr
   std::vector<const DeclaredGradient*> gradients;
   for (const DeclaredGradient& gradient : profile.gradients) gradients.push_back(&gradient);
   Registry& registry = file.plugins->registry();
-  auto bound_scheme =
-      BoundScheme::make(file.scheme, choose(file.scheme, gradients), registry,
-                        {.world = cluster.ranks(),
-                         .owners_per_host = cluster.ranks_per_host,
-                         .forward_waits = true,
-                         .connects_devices = !file.scheme.device_transport.empty()});
+  auto bound_scheme = BoundScheme::make(file.scheme, choose(file.scheme, gradients), registry,
+                                        {.world = cluster.ranks(),
+                                         .owners_per_host = cluster.ranks_per_host,
+                                         .forward_waits = true,
+                                         .connects_devices = !file.scheme.device_transport.empty(),
+                                         .arena_limit_bytes = file.runtime.arena_limit_mb << 20});
   PENSTOCK_TRY(bound_scheme.status().with_context(file.name));
   made.bound_scheme_ = std::move(bound_scheme.value());
   made.transports_ = std::make_shared<const Transports>(made.bound_scheme_->scheme(), registry);
