@@ -4,6 +4,7 @@
 #include "core/bucket/layout.hpp"
 #include "core/bucket/on_device/placement.hpp"
 #include "core/bucket/program.hpp"
+#include "core/comm/channel.hpp"
 #include "core/plan/planner.hpp"
 
 #include <algorithm>
@@ -13,8 +14,12 @@
 namespace penstock {
 namespace {
 
-// The messages of eight steps have different tags (exchange.cpp).
-constexpr uint64_t kMostTagsPerStep = SetContext::kTagBetweenSteps / 8;
+// The messages of eight steps have different tags (exchange.cpp), and a composite makes several
+// tags of the tag of a message.
+uint64_t most_tags_per_step(const SetContext& context) {
+  const bool has_composite = !context.composite_name.empty();
+  return SetContext::kTagBetweenSteps / 8 / (has_composite ? kTagsPerMessage : 1);
+}
 
 }  // namespace
 
@@ -31,7 +36,7 @@ Result<std::unique_ptr<CompiledPlan>> CompiledPlan::make(
     PENSTOCK_TRY(compiled->check_tags(context));
     // Ranks may count differently: on route `hierarchical` some ranks own nothing. A tag must be
     // equal on all ranks of a link, so every plan takes the largest number.
-    compiled->tags_per_step_ = kMostTagsPerStep;
+    compiled->tags_per_step_ = most_tags_per_step(context);
     compiled->states_.settle();
     return compiled;
   });
@@ -170,12 +175,12 @@ void CompiledPlan::number_messages() {
 }
 
 Status CompiledPlan::check_tags(const SetContext& context) const {
-  if (tags_per_step_ <= kMostTagsPerStep) return {};
+  const uint64_t most = most_tags_per_step(context);
+  if (tags_per_step_ <= most) return {};
   return failed_precondition(
       "set '{}' has {} messages in a step, at most {} are possible, with gathers in slices of {} "
       "of {} ranks; raise runtime.arena_limit_mb, or let the scheduler make fewer buckets",
-      context.name, tags_per_step_, kMostTagsPerStep, bound_scheme_->ranks_at_once(),
-      context.world);
+      context.name, tags_per_step_, most, bound_scheme_->ranks_at_once(), context.world);
 }
 
 // Lists the bucket by the first message of its first leg that waits for the next forward.

@@ -13,9 +13,6 @@
 namespace penstock {
 namespace {
 
-// The number of base tags that a composite may use per message.
-constexpr uint64_t kTagsPerMessage = 8;
-
 // A composite sees the table of its base with another `submit`, which counts. The instance pointer
 // is the Channel of the base, which stores the count.
 penstock_status* counted_submit(void* instance, penstock_channel* handle,

@@ -6,6 +6,9 @@
 
 namespace penstock {
 
+// The number of base tags that a composite may use per message.
+inline constexpr uint64_t kTagsPerMessage = 8;
+
 // A channel with its group filled in, not yet opened. [any]
 std::unique_ptr<Channel> make_channel(const Communication::OpenRequest& request);
 

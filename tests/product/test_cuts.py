@@ -32,16 +32,6 @@ def is_simulated(case: Case) -> bool:
     return not is_flat and case.name not in NOT_SIMULATED
 
 
-# The second step never ends if a host has several ranks, which share a vector, and one of them has a matrix with factors of
-# 16 bits.
-HANGS = {"powersgd, value_type = fp16", "powersgd, value_type = bf16"}
-
-
-def marked(case: Case) -> object:
-    marks = [pytest.mark.xfail(run=False, reason="the second step never ends")] if case.name in HANGS else []
-    return pytest.param(case, id=case.name, marks=marks)
-
-
 CUT = [case for case in CASES if is_simulated(case)]
 
 
@@ -54,7 +44,7 @@ def gradients(step: int) -> list[dict[str, torch.Tensor]]:
     return [{item.name: drawn(item.shape) for item in ITEMS} for _ in HOSTS]
 
 
-@pytest.mark.parametrize("case", [marked(case) for case in CUT])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CUT])
 def test_a_compressor_is_cut_among_the_ranks_of_a_host_as_the_oracle_says(case: Case) -> None:
     table = case.table("loopback")
     table["scheme"]["route"] = "hierarchical"

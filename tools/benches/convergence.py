@@ -11,7 +11,6 @@ import argparse
 import concurrent.futures
 import functools
 import glob
-import hashlib
 import json
 import math
 import multiprocessing
@@ -29,6 +28,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 for room in ("tools", "tests"):
     sys.path.insert(0, str(REPOSITORY / room))
 
+from benches import run_keys  # noqa: E402
 from benches.convergence_page import against_the_search, write_section  # noqa: E402
 from quickstart_job import launch  # noqa: E402
 from quickstart_job.optimizers import searched  # noqa: E402
@@ -94,24 +94,6 @@ class Comparison:
         return abs(self.real_bits - self.simulated_bits) <= max(self.spread, FINAL_TOLERANCE)
 
 
-def _digest(parts: Iterable[bytes]) -> str:
-    sha = hashlib.sha256()
-    for part in parts:
-        sha.update(len(part).to_bytes(8, "little"))
-        sha.update(part)
-    return sha.hexdigest()[:20]
-
-
-def _code(*patterns: str) -> list[bytes]:
-    """Contents of the files of the repository that match, in a fixed order."""
-    files = sorted({path for pattern in patterns for path in REPOSITORY.glob(pattern) if path.is_file()})
-    return [content for path in files for content in (str(path.relative_to(REPOSITORY)).encode(), path.read_bytes())]
-
-
-def _shared_code() -> list[bytes]:
-    return _code("tools/quickstart_job/model.py", "tools/quickstart_job/data.py")
-
-
 def _cached(key: str) -> dict[str, Any] | None:
     path = CACHE / f"{key}.json"
     return json.loads(path.read_text()) if path.exists() else None
@@ -172,7 +154,7 @@ def simulated_key(chosen: Recipe, setting: Setting, seed: int) -> str:
     apart = [chosen.every] if chosen.every else []
     facts = [json.dumps([sorted(map(_state, methods)), vars(chosen.optimizer(setting.task)), vars(setting), seed, *apart]).encode()]
     facts += [json.dumps(chosen.table()["switch"]).encode()] if "switch" in chosen.table() else []
-    return "simulated-" + _digest(facts + _shared_code() + [path.read_bytes() for path in sorted(files)])
+    return "simulated-" + run_keys.digest(facts + run_keys.of_the_task() + [path.read_bytes() for path in sorted(files)])
 
 
 def _words(table: Any) -> set[str]:
@@ -188,10 +170,10 @@ def real_key(chosen: Recipe, setting: Setting, seed: int) -> str:
     """Scheme, job, frontend, the core as built and the plugins that the scheme names."""
     facts = [json.dumps([chosen.name, chosen.text(), chosen.every, vars(chosen.optimizer(setting.task)), vars(setting), seed], sort_keys=True).encode()]
     job = (f"tools/quickstart_job/{name}.py" for name in ("train", "training", "apart"))
-    built = _code(*job, "frontends/python/penstock/**/*.py", "build/release/lib/*.so")
+    built = run_keys.code(*job, "frontends/python/penstock/**/*.py", "build/release/lib/*.so")
     for word in sorted(_words(chosen.table()) | {"mpi", "none"}):
-        built += _code(f"build/release/lib/penstock/plugins/*-{glob.escape(word)}.so")
-    return "real-" + _digest(facts + _shared_code() + built)
+        built += run_keys.code(f"build/release/lib/penstock/plugins/*-{glob.escape(word)}.so")
+    return "real-" + run_keys.digest(facts + run_keys.of_the_task() + built)
 
 
 def simulated(
