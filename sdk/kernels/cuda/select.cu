@@ -230,14 +230,14 @@ int32_t select_near(float* work, uint64_t n, const float* threshold, const Band&
 
 int32_t kth_magnitude(const float* x, uint64_t n, uint64_t stride, uint64_t k, float* magnitude,
                       Workspace workspace, void* stream) noexcept {
-  if (n > kMostEntries || k == 0 || k > n || x == nullptr || magnitude == nullptr ||
-      !has_workspace(workspace, select_workspace_bytes(n, k)))
+  if (n > kMostEntries || k == 0 || k > n || stride >> 32 != 0 || x == nullptr ||
+      magnitude == nullptr || !has_workspace(workspace, select_workspace_bytes(n, k)))
     return cudaErrorInvalidValue;
   Parts parts(workspace.data);
   const Selections table = plan_table(parts, 1);
   Selection s{};
   s.x = x;
-  s.stride = stride;
+  s.stride = static_cast<uint32_t>(stride);
   plan_selection(parts, n, k, s);
   s.capacity = 0;
   Queue queue(stream);

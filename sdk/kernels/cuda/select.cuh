@@ -20,7 +20,7 @@ namespace penstock::kernels::cuda {
 template <uint32_t kForm>
 __device__ float value_at(const Selection& s, uint64_t i) {
   if constexpr (kForm == PENSTOCK_FORM_NONE) {
-    return s.x[i * s.stride];
+    return s.x[uint64_t{s.stride} * i];
   } else {
     FoldInput in = load_fold<kForm>(s.fold, i);
     return apply_fold<kForm>(s.fold, in);
@@ -148,7 +148,8 @@ __global__ void __launch_bounds__(kDigitThreads) find_digit(Selections selection
     for (uint32_t j = 0; j < kDigitLoads; ++j) {
       const uint64_t i = first + j * step;
       if (i < n)
-        keys[j] = decision.from_all ? magnitude_key(s.x[i * s.stride]) : s.bits[i] & kMagnitude;
+        keys[j] =
+            decision.from_all ? magnitude_key(s.x[uint64_t{s.stride} * i]) : s.bits[i] & kMagnitude;
     }
 #pragma unroll
     for (uint32_t j = 0; j < kDigitLoads; ++j)

@@ -38,8 +38,10 @@ struct TileCandidates {
 // One selection, as its kernels read it: the request, and its part of the workspace.
 struct Selection {
   const float* x;
-  uint64_t stride;  // between entries
-  Fold fold;        // form NONE: x is not compensated
+  uint32_t stride;        // between entries
+  bool zeros_reach_zero;  // if the threshold is zero, zeros fill up to k
+  bool zeros_fill_instead;
+  Fold fold;  // form NONE: x is not compensated
   uint32_t* indices;
   float* values;           // null: not wanted
   float* work;             // null: no entry is zeroed
@@ -59,8 +61,6 @@ struct Selection {
   uint32_t n_tiles;
   uint32_t sample_rank;  // rank of the bound in the sample; 0: the bound is known
   float known_threshold;
-  bool zeros_reach_zero;  // if the threshold is zero, zeros fill up to k
-  bool zeros_fill_instead;
 };
 
 // The selections of a call. A kernel numbers its blocks, or warps, over all selections: first the
@@ -74,7 +74,7 @@ struct Selections {
 
 // The selections that the first kernel copies into the workspace; by value, so that they travel
 // with the launch.
-inline constexpr uint32_t kMostBegun = 18;
+inline constexpr uint32_t kMostBegun = 19;
 struct BegunSelections {
   Selection all[kMostBegun];
   uint32_t first_tiles[kMostBegun];
