@@ -41,7 +41,7 @@ OVER_DILOCO = 1.005
 LONG = 3000  # steps from which these hold
 MEANING = """\
 Bits per target of samples that no batch contains. *Step N* and *anchors*: the anchors after so many
-steps; *at the end*: the model after `synchronize()`, which makes one more exchange. *Over dense* and
+steps; *at the end*: the model after `synchronize()`, which ends open rounds. *Over dense* and
 *over diloco* are ratios of the losses at the end; a ratio is bold above {most:g} (the goal is {goal:g}) and
 above {drift:g}. Bytes are the payload of one rank in a step. All contestants have equal data and an
 AdamW whose rate rises for 3 % of the steps, then falls along a cosine to a tenth; *AdamW* is the
