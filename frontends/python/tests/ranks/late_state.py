@@ -37,7 +37,8 @@ def check_values_that_are_sent_to_all_ranks_have_the_last_mean() -> None:
     same_bits_on_all_ranks(model)
     optimizer.close()
     model = make_model()
-    train(model, wrap(model, DENSE), 0, STEPS)
+    optimizer = wrap(model, DENSE)
+    train(model, optimizer, 0, STEPS)
     wrap(model, DENSE)  # takes the parameters over
     near(model, oracle(dense_mean, with_last=True))
 
