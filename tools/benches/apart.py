@@ -12,20 +12,17 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hosts import Hosts, HostsError, link_words
-from hosts.hosts import SUBNET
 from hosts.links import link_of
 
 from benches.schedulers import print_table
 from benches.step import models
-from benches.step.race import environment
-from benches.transports import free_port
+from benches.step.race import run_ranks
 
 RANKS = Path(__file__).with_name("apart_ranks.py")
 HOSTS = 4
@@ -40,24 +37,12 @@ WAYS = (
 
 
 def launch(hosts: Hosts, options: argparse.Namespace, plugins: Path) -> dict[str, Any]:
-    """The figures of all contestants. SystemExit if ranks fail; their output is on stderr."""
-    port = free_port()
+    """The figures of all contestants. SystemExit if ranks fail."""
     command = [
         sys.executable, RANKS, "--model", options.model, "--step-ms", str(options.step_ms), "--every", str(options.every),
         "--rounds", str(options.rounds), "--ways", json.dumps([way for way in WAYS if way["scheme"] in options.names]),
     ]  # fmt: skip
-    started = [
-        hosts.start(
-            command, host, env=environment(host, hosts.count, f"{SUBNET}.10", port, "eth0", plugins),
-            stdout=subprocess.PIPE if host == 0 else subprocess.DEVNULL, text=True,
-        ) for host in range(hosts.count)
-    ]  # fmt: skip
-    out, _ = started[0].communicate(timeout=options.timeout_s)
-    ended = [job.wait(timeout=60) for job in started]
-    figures = [line for line in out.splitlines() if line.startswith("{")]
-    if any(ended) or not figures:
-        raise SystemExit(f"bench apart: ranks ended with {', '.join(map(str, ended))}; what they said is above")
-    return json.loads(figures[-1])
+    return run_ranks(hosts, command, plugins, options.timeout_s, "apart")
 
 
 def computing(figures: Mapping[str, Any], every: int) -> list[float]:

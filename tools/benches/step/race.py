@@ -86,13 +86,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def launch(hosts: Hosts, cell: cells.Cell, names: Sequence[str], options: argparse.Namespace, plugins: Path) -> dict[str, Any]:
-    """Figures by contestant. SystemExit if ranks fail; their output is on stderr."""
+def run_ranks(hosts: Hosts, command: Sequence[str | Path], plugins: Path, timeout_s: float, what: str) -> dict[str, Any]:
+    """Runs the command as one rank on every host. Returns the line of JSON that rank 0 prints last. SystemExit if ranks fail or take
+    more than timeout_s; their output is on stderr. `what` names the run in that message: "step: ddp"."""
     port = free_port()
-    command = [
-        sys.executable, RANKS, "--profile", options.profiles.resolve() / f"{cell.model}.csv", "--contestants", ",".join(names),
-        "--rounds", str(cell.rounds), "--backward-ms", str(cell.backward_ms),
-    ]  # fmt: skip
     started = [
         hosts.start(
             command, host, env=environment(host, hosts.count, f"{SUBNET}.10", port, "eth0", plugins),
@@ -100,14 +97,23 @@ def launch(hosts: Hosts, cell: cells.Cell, names: Sequence[str], options: argpar
         ) for host in range(hosts.count)
     ]  # fmt: skip
     try:
-        out, _ = started[0].communicate(timeout=options.timeout_s)
+        out, _ = started[0].communicate(timeout=timeout_s)
         ended = [job.wait(timeout=60) for job in started]
     except subprocess.TimeoutExpired:
-        raise SystemExit(f"bench step: {', '.join(names)} took more than {options.timeout_s:g} s; give them longer with --timeout-s") from None
+        raise SystemExit(f"bench {what} took more than {timeout_s:g} s; give them longer with --timeout-s") from None
     figures = [line for line in out.splitlines() if line.startswith("{")]
     if any(ended) or not figures:
-        raise SystemExit(f"bench step: ranks ended with {', '.join(map(str, ended))}; what they said is above")
+        raise SystemExit(f"bench {what}: ranks ended with {', '.join(map(str, ended))}; what they said is above")
     return json.loads(figures[-1])
+
+
+def launch(hosts: Hosts, cell: cells.Cell, names: Sequence[str], options: argparse.Namespace, plugins: Path) -> dict[str, Any]:
+    """Figures by contestant. SystemExit if ranks fail."""
+    command = [
+        sys.executable, RANKS, "--profile", options.profiles.resolve() / f"{cell.model}.csv", "--contestants", ",".join(names),
+        "--rounds", str(cell.rounds), "--backward-ms", str(cell.backward_ms),
+    ]  # fmt: skip
+    return run_ranks(hosts, command, plugins, options.timeout_s, f"step: {', '.join(names)}")
 
 
 def records_of(figures: dict[str, Any], fixed: dict[str, Any]) -> list[dict[str, Any]]:
