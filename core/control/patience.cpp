@@ -83,14 +83,15 @@ void Patience::warn(const RendezvousKey& key, const Rendezvous& rendezvous, uint
   send_(0, Writer(FrameKind::warning).text(text).frame());
 }
 
-// The network failed in the middle of a step and has recovered. TCP needs at most as long as the
-// outage to recover, and gets a whole deadline. After it the messages are lost, and no rank is the
-// cause.
+// The network failed in the middle of a step and has recovered. TCP doubles the time between its
+// attempts, so it may notice the recovery only after as long as the outage took. Then the messages
+// get a whole deadline. After it they are lost, and no rank is the cause.
 bool Patience::is_overdue(const RendezvousKey& key, const Rendezvous& rendezvous,
                           uint64_t now_us) const {
   return std::get<Purpose>(key) == Purpose::step && rendezvous.failure.ok() &&
          rendezvous.first_us < members_.back_us() &&
-         now_us >= later(std::max(members_.back_us(), rendezvous.last_us), options_.deadline_us) &&
+         now_us >= later(std::max(members_.back_us(), rendezvous.last_us),
+                         members_.away_us() + options_.deadline_us) &&
          rendezvous_table_.missing(key, rendezvous).empty();
 }
 

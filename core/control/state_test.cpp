@@ -351,11 +351,11 @@ std::string end_after_an_outage(uint64_t away_s, uint64_t seconds) {
   return reason;
 }
 
-TEST(ControlState, AMessageHasADeadlineFromTheEndOfAnOutageAndIsBlamedThen) {
-  EXPECT_EQ(end_after_an_outage(6, 11 + 7), "");
-  const std::string reason = end_after_an_outage(6, 11 + 8);
+TEST(ControlState, AMessageHasTheLengthOfAnOutageAndADeadlineAfterItAndIsBlamedThen) {
+  EXPECT_EQ(end_after_an_outage(6, 11 + 14), "");
+  const std::string reason = end_after_an_outage(6, 11 + 15);
   EXPECT_TRUE(
-      reason.starts_with("messages of step 3 of set 'm' did not come within 8.0 s although "
+      reason.starts_with("messages of step 3 of set 'm' did not come within 15.0 s although "
                          "every rank lives and waits for them: after 7.0 s of silence"))
       << reason;
   // Without an outage there is no limit, because there may be many messages.
