@@ -44,12 +44,14 @@ Result<FitAdvice> Fits::check(const BoundScheme& bound_scheme) const {
   const RegistryOffers offers(services_.registry, set_.planning_calls);
   input.offers = &offers;
   PENSTOCK_ASSIGN(FitAdvice advice, check_fit(input));
-  if (bound_scheme.ranks_at_once() < set_.world)
+  const uint32_t at_once = bound_scheme.ranks_at_once();
+  if (at_once < set_.world)
     advice.warnings.push_back(fmt::format(
         "set '{}': gathered payloads of {} ranks do not fit runtime.arena_limit_mb = {} together, "
-        "so they come in slices of at most {} ranks, one after another, which takes longer; raise "
-        "the limit if every rank has the memory",
-        set_.name, set_.world, set_.arena_limit_bytes >> 20, bound_scheme.ranks_at_once()));
+        "so they come {}, which takes longer; raise the limit if every rank has the memory",
+        set_.name, set_.world, set_.arena_limit_bytes >> 20,
+        at_once == 1 ? "rank by rank"
+                     : fmt::format("in slices of at most {} ranks, one after another", at_once)));
   return advice;
 }
 

@@ -3,6 +3,7 @@
 #include <wire/values.hpp>
 
 #include <kernels/convert.hpp>
+#include <kernels/finite.hpp>
 #include <kernels/on_code_path.hpp>
 #include <kernels/sign.hpp>
 
@@ -15,25 +16,9 @@
 namespace penstock::wire {
 namespace {
 
+using kernels::all_finite;
 using kernels::CodePath;
-
-constexpr uint32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
-
-// The bits of the largest magnitude; they are not finite if some value is not finite.
-uint32_t largest_magnitude(const float* values, uint64_t count, CodePath path) {
-  return kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
-    int32_t largest = 0;  // signed, for which every path has a vector compare
-    for (uint64_t i = 0; i < count; ++i) {
-      const auto bits = static_cast<int32_t>(std::bit_cast<uint32_t>(values[i]) & kMagnitude);
-      largest = bits > largest ? bits : largest;
-    }
-    return static_cast<uint32_t>(largest);
-  });
-}
-
-bool all_finite(const float* values, uint64_t count, CodePath path) {
-  return largest_magnitude(values, count, path) < kInfinity;
-}
+using kernels::largest_magnitude;
 
 int exponent_of(uint32_t bits) {
   const auto biased = static_cast<int>(bits >> 23);
@@ -224,7 +209,7 @@ uint64_t write_values(uint8_t coding, std::span<const float> values, unsigned ch
                       CodePath path, float* seen) noexcept {
   const uint64_t count = values.size();
   const uint32_t largest = largest_magnitude(values.data(), count, path);
-  if (largest >= kInfinity || kCodes[coding].length(count) >= float_bytes(count)) coding = kFloat32;
+  if (largest >= kernels::kInfinityBits || kCodes[coding].length(count) >= float_bytes(count)) coding = kFloat32;
   const ValueCode& code = kCodes[coding];
   const Header header{coding, static_cast<int16_t>(code.parameter(largest)), count,
                       code.length(count) * (count > 0)};

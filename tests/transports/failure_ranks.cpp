@@ -173,37 +173,80 @@ TEST(Ranks, ListenOnLoopbackAloneWhereAllShareAHost) {
         << "port " << one.port << " of " << one.address;
 }
 
+std::filesystem::path word_of(const std::string& what) {
+  return std::filesystem::temp_directory_path() /
+         ("penstock_" + std::to_string(getppid()) + "_" + what);
+}
+
+// Waits for ten seconds at most for the file that another rank writes.
+bool has_come(const std::filesystem::path& word) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!std::filesystem::exists(word) && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return std::filesystem::exists(word);
+}
+
+// A message of one segment, which is copied and sent at once.
+penstock_message one_way(bool sends, uint64_t tag, uint32_t peer, std::vector<float>& data) {
+  auto message = message_of(sends ? PENSTOCK_SEND : PENSTOCK_RECEIVE, tag);
+  message.send = message.receive = data.data();
+  message.count = data.size();
+  message.peer = peer;
+  return message;
+}
+
 // The sender's last message is done before its receiver has begun. The message is larger than the
 // buffers of the sockets. The sender makes no further call until the receiver has the message.
 TEST(Ranks, WhatIsDoneArrivesThoughItsSenderNeverAsksAgain) {
   if (me->size == 1) GTEST_SKIP() << "needs two ranks";
-  const auto came =
-      std::filesystem::temp_directory_path() / ("penstock_" + std::to_string(getppid()) + "_came");
-  constexpr uint64_t kCount = 15'000;  // one segment, which is copied and sent at once
-  std::vector<float> data = values(0, kCount);
-  auto message = message_of(me->rank == 0 ? PENSTOCK_SEND : PENSTOCK_RECEIVE, 6);
-  message.send = message.receive = data.data();
-  message.count = kCount;
-  message.peer = 1 - me->rank;
+  const auto came = word_of("came");
+  std::vector<float> data = values(0, 15'000);
+  auto message = one_way(me->rank == 0, 6, 1 - me->rank, data);
   message.deadline_us = 5'000'000;
-  const auto wait_until = [](const auto& is_over) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (!is_over() && std::chrono::steady_clock::now() < end)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  };
   if (me->rank == 0) {
     EXPECT_TRUE(me->exchange(message).ok());
-    wait_until([&] { return std::filesystem::exists(came); });
-    EXPECT_TRUE(std::filesystem::exists(came));
+    EXPECT_TRUE(has_come(came));
   } else if (me->rank == 1) {
     std::fill(data.begin(), data.end(), 0.0f);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     EXPECT_TRUE(me->exchange(message).ok());
-    EXPECT_EQ(data, values(0, kCount));
+    EXPECT_EQ(data, values(0, data.size()));
     std::ofstream(came).put('\n');
   }
   EXPECT_TRUE(me->exchange(message_of(PENSTOCK_BARRIER, 7)).ok());
   if (me->rank == 0) std::filesystem::remove(came);
+}
+
+// Rank 0 has sent to rank 1, which makes no further call. Then rank 0 fills its connection to rank
+// 2, which comes late.
+TEST(Ranks, TheLastMessageIsDoneThoughAnEarlierPeerNeverAsksAgain) {
+  if (me->size < 3) GTEST_SKIP() << "needs three ranks";
+  constexpr uint64_t kMany = 200;
+  const auto quiet = word_of("quiet"), done = word_of("done");
+  std::vector<float> data = values(0, 400);
+  const auto carry_over = [&](bool sends, uint64_t tag, uint32_t peer) {
+    auto message = one_way(sends, tag, peer, data);
+    message.deadline_us = 0;
+    EXPECT_TRUE(me->exchange(message).ok());
+  };
+  if (me->rank == 0) {
+    carry_over(true, 6, 1);
+    EXPECT_TRUE(has_come(quiet));
+    for (uint64_t i = 0; i < kMany; ++i) carry_over(true, 10 + i, 2);
+    std::ofstream(done).put('\n');
+  } else if (me->rank == 1) {
+    carry_over(false, 6, 0);
+    std::ofstream(quiet).put('\n');
+    EXPECT_TRUE(has_come(done));
+  } else if (me->rank == 2) {
+    EXPECT_TRUE(has_come(quiet));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    for (uint64_t i = 0; i < kMany; ++i) carry_over(false, 10 + i, 0);
+  }
+  EXPECT_TRUE(me->exchange(message_of(PENSTOCK_BARRIER, 7)).ok());
+  if (me->rank != 0) return;
+  std::filesystem::remove(quiet);
+  std::filesystem::remove(done);
 }
 
 // Runs in a separate process: after an abort the process ends without finalising MPI. The main

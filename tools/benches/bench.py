@@ -8,6 +8,7 @@ overlap      communication during compute between two hosts with 1 Gb/s (network
 wire         the coders of positions and values beside memcpy, one thread; bits a position beside entropy
 schemes      the cost of the stages of a step on one rank, for the methods of conf/ that have a goal
 states       the state of schemes on a rank, and the part that a step copies so that it can be forgotten; counted, not timed
+outer        the outer step of ranks that train apart, in copies of the parameters, without the exchange
 transports   ucx against mpi and torch's gloo, on one host and between two (network namespaces: needs root)
 named        161 small broadcasts, each by its name, against one broadcast with the whole data, on two ranks from Python
 kernels      every hot kernel against memcpy, numpy and torch, one thread; rows in tools/benches/kernels
@@ -39,7 +40,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build/release"
 PLUGINS = BUILD / "lib/penstock/plugins"
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1"]
-PARTS = ("overhead", "sets", "plugin-call", "planning", "overlap", "transports", "named", "kernels", "wire", "schemes", "states")
+PARTS = ("overhead", "sets", "plugin-call", "planning", "overlap", "transports", "named", "kernels", "wire", "schemes", "states", "outer")
 ALONE = ("convergence", "tune", "schedulers", "routes", "ddp", "distance", "apart", "local", "step")
 
 sys.path.insert(0, str(REPOSITORY / "tools"))
@@ -179,6 +180,13 @@ def states(rounds: int) -> tuple[dict[str, Any], Rows]:
     return figures, part.table(figures)
 
 
+def outer(rounds: int) -> tuple[dict[str, Any], Rows]:
+    from benches import outer as part
+
+    figures = part.measure(rounds)
+    return figures, part.table(figures, spread)
+
+
 def kernels_markdown(result: dict[str, Any]) -> str:
     """A line per kernel: its time against its goal and against its floor, and the times of others against its time."""
     lines = ["| kernel | goal | reached | over its floor | others over ours |", "|---|---|---|---|---|"]
@@ -234,7 +242,7 @@ def main() -> None:
     arguments = parse(sys.argv[1:])
     os.environ["PENSTOCK_PLUGIN_DIRECTORY"] = str(PLUGINS)
     parts = PARTS if not arguments.parts or "all" in arguments.parts else arguments.parts
-    functions = {"overhead": overhead, "sets": sets, "plugin-call": plugin_call, "planning": plan_times, "overlap": overlap, "transports": transports, "named": named, "kernels": kernels, "wire": wire, "schemes": schemes, "states": states}
+    functions = {"overhead": overhead, "sets": sets, "plugin-call": plugin_call, "planning": plan_times, "overlap": overlap, "transports": transports, "named": named, "kernels": kernels, "wire": wire, "schemes": schemes, "states": states, "outer": outer}
     figures: dict[str, Any] = {}
     for part in parts:
         print(f"[bench] {part} ...", file=sys.stderr)

@@ -16,7 +16,7 @@ def bench(*arguments):
 def test_help_shows_no_part_that_cannot_be_named():
     ran = bench("--help")
     assert ran.returncode == 0 and "[]" not in ran.stdout
-    for part in ("overhead", "sets", "plugin-call", "overlap", "kernels", "wire", "schemes", "convergence", "tune", "schedulers"):
+    for part in ("overhead", "sets", "plugin-call", "overlap", "kernels", "wire", "schemes", "outer", "convergence", "tune", "schedulers"):
         assert f"\n{part} " in ran.stdout
 
 

@@ -6,6 +6,7 @@ from launch import run_ranks, succeed, worlds
 
 from penstock.common.rotation import Rotation
 from penstock.torch.apart.layers import fragments_of, layer_of
+from penstock.torch.apart.outer import OuterStep, in_parts, is_finite
 
 
 @pytest.mark.parametrize("every, fragments, delay", [(1, 1, 0), (30, 1, 29), (12, 3, 3), (7, 3, 1)])
@@ -50,6 +51,33 @@ def test_layers_go_to_fragments_in_turn_with_all_their_parameters():
     named = [(name, torch.zeros(1)) for name in names]
     parts = [[name for name, _ in part] for part in fragments_of(named, 2)]
     assert parts == [["embed.w", "b.1.w", "b.1.v", "head.w"], ["b.0.w", "b.0.v", "b.2.w"]]
+
+
+@pytest.mark.parametrize("shape", [(0,), (), (3, 5), (32768,), (257, 400)])
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_an_outer_step_in_parts_has_the_bits_of_the_whole_step(shape, nesterov):
+    anchor, drift, momentum = (torch.randn(shape) for _ in range(3))
+    expected_momentum = momentum * 0.9 + drift
+    way = drift + expected_momentum * 0.9 if nesterov else expected_momentum
+    expected = anchor - way * 0.7
+    for part in in_parts(anchor, drift, momentum):
+        OuterStep(nesterov=nesterov).move(*part)
+    assert torch.equal(anchor, expected) and torch.equal(momentum, expected_momentum)
+
+
+def test_a_tensor_with_gaps_is_not_cut_into_parts():
+    gaps = torch.randn(300, 400).t()
+    assert [len(parts) for parts in in_parts(gaps, None)] == [2]
+    assert next(in_parts(gaps))[0] is gaps
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("place", [0, 40_000, 99_999])
+def test_one_value_that_is_not_finite_is_found_in_any_part(value, place):
+    values = torch.zeros(100_000)
+    assert bool(is_finite(values)) and bool(is_finite(values[:0]))
+    values[place] = value
+    assert not bool(is_finite(values))
 
 
 @pytest.mark.parametrize("ranks", worlds((1, 2, 3, 4, 8), (1, 3)))

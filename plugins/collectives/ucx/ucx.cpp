@@ -1,4 +1,5 @@
 // ucx: messages over UCX (tested with 1.13).
+#include "driver.hpp"
 #include "place.hpp"
 #include "wire.hpp"
 
@@ -8,7 +9,7 @@
 #include <collectives/direct.hpp>
 #include <collectives/messages.hpp>
 
-#include <chrono>
+#include <mutex>
 #include <optional>
 
 namespace penstock::ucx {
@@ -60,6 +61,7 @@ class Ucx : public collectives::OverWire {
 
   // The caller has set rank, size and hosts; join does not change them.
   void join(uint64_t timeout_us, penstock_world& world) {
+    const std::lock_guard lock(mutex_);
     if (world_)
       throw sdk::Error(PENSTOCK_FAILED_PRECONDITION,
                        "collective/ucx has already joined; leave before joining again");
@@ -85,6 +87,7 @@ class Ucx : public collectives::OverWire {
     if (world.size == 1) return;
     try {
       world_->connect(*world.store, world.hosts, timeout_us);
+      driver_.emplace(*world_, mutex_);
     } catch (...) {
       world_.reset();
       throw;
@@ -92,6 +95,7 @@ class Ucx : public collectives::OverWire {
   }
 
   std::unique_ptr<Channel> open(const sdk::OpenCall& call) {
+    const std::lock_guard lock(mutex_);
     if (!world_)
       throw sdk::Error(PENSTOCK_FAILED_PRECONDITION,
                        "collective/ucx must join before it opens a group");
@@ -106,33 +110,35 @@ class Ucx : public collectives::OverWire {
   }
 
   Ticket* submit(Channel& channel, const penstock_message& message) {
+    const std::lock_guard lock(mutex_);
     Ticket* const ticket = OverWire::submit(channel, message);
     ++n_under_way_;
+    if (driver_) driver_->pause();
     return ticket;
   }
 
-  // A caller without messages in progress does not call `progress` again, and UCX would keep the
-  // data that it has not sent yet. So the last message is done only when all data has left UCX.
   bool progress(Ticket& ticket) {
+    const std::lock_guard lock(mutex_);
     if (!OverWire::progress(ticket)) return false;
-    if (ticket.reported) return true;
-    if (n_under_way_ == 1 && !world_->has_let_go() && !is_late(ticket)) return false;
-    tell(ticket);
+    end(ticket);
     return true;
   }
 
   void release(Ticket* ticket) {
-    if (!ticket->reported) tell(*ticket);
+    const std::lock_guard lock(mutex_);
+    end(*ticket);
     OverWire::release(ticket);
   }
 
   void close(std::unique_ptr<Channel> channel) {
+    const std::lock_guard lock(mutex_);
     if (!channel->aborted) collectives::collect(*channel);
     // A channel whose memory UCX may still use stays until the endpoints are gone.
     if (static_cast<Wire&>(*channel->wire).is_used()) unfinished_.push_back(std::move(channel));
   }
 
   void leave(bool aborted) {
+    driver_.reset();
     if (world_ && !aborted) world_->part();
     world_.reset();
     unfinished_.clear();
@@ -140,13 +146,11 @@ class Ucx : public collectives::OverWire {
   }
 
  private:
-  static bool is_late(const Ticket& ticket) {
-    const auto limit = std::chrono::microseconds(ticket.message.deadline_us);
-    return limit.count() != 0 && std::chrono::steady_clock::now() - ticket.submitted > limit;
-  }
-  void tell(Ticket& ticket) {
+  // The caller does not call `progress` again if no message is under way.
+  void end(Ticket& ticket) {
+    if (ticket.reported) return;
     ticket.reported = true;
-    --n_under_way_;
+    if (--n_under_way_ == 0 && driver_) driver_->begin();
   }
 
   Selection selection_;
@@ -154,7 +158,9 @@ class Ucx : public collectives::OverWire {
   uint64_t n_under_way_ = 0;  // messages of all channels whose end was not reported
   // closed channels whose memory UCX may still use
   std::vector<std::unique_ptr<Channel>> unfinished_;
+  std::mutex mutex_;  // held while UCX is called
   std::optional<World> world_;
+  std::optional<Driver> driver_;  // of a world of several ranks
 };
 
 }  // namespace

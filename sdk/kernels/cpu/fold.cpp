@@ -1,14 +1,14 @@
 // See fold.hpp. One body is compiled for several instruction sets; contraction is off, so their
 // bits are equal.
+#include <kernels/finite.hpp>
 #include <kernels/fold.hpp>
-#include <kernels/on_code_path.hpp>
 #include <kernels/stream.hpp>
 
 #include <penstock/memory.h>
 #include <kernels/element/fold_form.hpp>
 
+#include <algorithm>
 #include <atomic>
-#include <bit>
 
 namespace penstock::kernels {
 namespace {
@@ -58,17 +58,6 @@ void sweep_on(const Fold& fold, uint64_t n, CodePath path) {
 #endif
   (void)path;
   sweep(fold, n);
-}
-
-// The bits of a value that is not finite are at least the bits of infinity, so the largest decide.
-bool all_finite(const float* values, uint64_t n, CodePath path) {
-  constexpr int32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
-  return on_code_path(path, [=]() PENSTOCK_LOOP {
-    int32_t largest = 0;  // signed, because every path has a vector compare for it
-    for (uint64_t i = 0; i < n; ++i)
-      largest = std::max(largest, std::bit_cast<int32_t>(values[i]) & kMagnitude);
-    return largest < kInfinity;
-  });
 }
 
 // Several threads may compensate parts of one array.

@@ -19,11 +19,14 @@ HEAD = ("contestant", "step, ms", "DDP / it", "goal", "sent per rank, MB", "CPU 
 # By contestant and link, None for any: how many times as fast as which contestant. ResNet-50, four ranks, no compute.
 GOALS: dict[tuple[str, str | None], tuple[float, str]] = {
     ("dense", None): (0.99, "ddp"),
-    ("topk-residual", "1gbit"): (13.0, "ddp"),
-    ("topk-residual", "100mbit"): (25.0, "ddp"),
+    ("topk-residual", "1gbit"): (16.0, "ddp"),
+    ("topk-residual", "100mbit"): (50.0, "ddp"),
+    ("top-k-signs", "100mbit"): (105.0, "ddp"),
+    ("dgc", "100mbit"): (140.0, "ddp"),
     ("power-sgd", None): (5.0, "ddp-powersgd"),
     ("acp-sgd", "1gbit"): (14.0, "ddp"),
     ("acp-sgd", "100mbit"): (1.2, "power-sgd"),
+    ("acp-sgd-bf16", "100mbit"): (125.0, "ddp"),
 }
 # Goals of the scheme that chooses: against the fastest scheme of its choice and against dense, which ran beside it.
 CHOOSER, NEAR_BEST, NEAR_DENSE = "auto", 0.95, 0.98

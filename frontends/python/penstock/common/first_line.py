@@ -47,7 +47,7 @@ def of_nothing(ranks: int) -> str:
     """The warning for a run that ended without a set and without a sum."""
     return (
         f"warning: this run of {ranks} ranks averaged nothing: hvd.init() was called, and neither "
-        "gradients nor tensors came; register the hook "
+        "gradients nor tensors to average came; register the hook "
         "(model.register_comm_hook(hvd.PenstockState(...), hvd.ddp_hook)), or wrap the optimizer "
         "(hvd.DistributedOptimizer, hvd.LocalSteps)"
     )

@@ -15,7 +15,7 @@ from penstock.common.devices import HOST
 from penstock.common.gradient_set import GradientSpec
 from penstock.common.operation import TensorView
 from penstock.torch import devices, world
-from penstock.torch.apart.outer import OuterStep
+from penstock.torch.apart.outer import OuterStep, in_parts, is_finite
 from penstock.torch.checks import Named
 from penstock.torch.tensors import DTYPES
 
@@ -143,7 +143,7 @@ class Fragment:
         devices.used_by_current_stream(drift)
 
     def _judge(self) -> None:
-        finite = [torch.isfinite(one).all() for one in self.results]
+        finite = [is_finite(one) for one in self.results]
         self._gone = [not bool(one) for one in finite]
         self._is_there = True
 
@@ -164,8 +164,9 @@ class Fragment:
                 values.copy_(anchor)
             else:
                 momentum = self.momenta[number] if self.momenta else None
-                outer.move(anchor, self.results[number], momentum)
-                self._mix(values, anchor, mix)
+                for own, a, d, m in in_parts(values, anchor, self.results[number], momentum):
+                    outer.move(a, d, m)
+                    self._mix(own, a, mix)
         self.results, self._gone, self._is_there = [], [], False
         return causes
 

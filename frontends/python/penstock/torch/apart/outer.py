@@ -7,10 +7,32 @@ algorithm 1.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+_PART = 1 << 15  # elements; the tensors of a part stay in a processor's cache between operations
+
+
+def in_parts(*tensors: torch.Tensor | None) -> Iterator[tuple[Any, ...]]:
+    """The tensors, of one shape each or None, part by part: operations on every element then read
+    and write memory once, not once for each operation. The whole tensors at once on a device, or if
+    one of them is not contiguous."""
+    given = [one for one in tensors if one is not None]
+    if not all(one.device.type == "cpu" and one.is_contiguous() for one in given):
+        yield tensors
+        return
+    flat = [None if one is None else one.view(-1) for one in tensors]
+    for first in range(0, max(given[0].numel(), 1), _PART):
+        yield tuple(None if one is None else one[first : first + _PART] for one in flat)
+
+
+def is_finite(tensor: torch.Tensor) -> torch.Tensor:
+    """Whether no element is infinite or NaN: one bool, on the tensor's device."""
+    found = [torch.isfinite(part).all() for (part,) in in_parts(tensor)]
+    return found[0] if len(found) == 1 else torch.stack(found).all()
 
 
 def _is_number(value: Any) -> bool:
