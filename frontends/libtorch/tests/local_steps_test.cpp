@@ -1,5 +1,7 @@
 // LocalSteps: ranks train apart, and their exchange is the exchange of the papers.
 
+#include <stdexcept>
+
 #include "local_steps_testing.hpp"
 
 namespace penstock::torch::testing::apart {
@@ -26,7 +28,7 @@ void expect_simulated(nn::Sequential& model, LocalSteps& optimizer, const Simula
         << name;
     moved = std::max(moved, largest_difference(anchor, floats_of(first[name])));
   }
-  EXPECT_GT(moved, 0.01f) << "the anchors hardly moved, so the comparison says nothing";
+  EXPECT_GT(moved, 0.002f) << "the anchors hardly moved, so the comparison says nothing";
 }
 
 TEST(LibtorchLocalSteps, ARoundOfOneStepEqualsAveragedGradients) {
@@ -132,6 +134,24 @@ TEST(LibtorchLocalSteps, AnExchangeUnderWayHoldsNobodyUp) {
   train(model, optimizer, 2, 3);
   EXPECT_TRUE(equal_on_all_ranks(anchors_of(optimizer)));
   EXPECT_EQ(optimizer.counters().steps, 1u);
+}
+
+// Ranks that leave a training by an exception may begin another training.
+TEST(LibtorchLocalSteps, AnExceptionDuringAnExchangeLeavesTheRunUsable) {
+  nn::Sequential model = make_layers();
+  optim::SGD sgd(model->parameters(), 0.1);
+  const LocalStepsOptions way{.every = 2, .scheme = kSparse, .delay = 1};
+  try {
+    LocalSteps optimizer(sgd, model->named_parameters(), way);
+    train(model, optimizer, 0, 2);
+    throw std::runtime_error("the data are at their end");
+  } catch (const std::runtime_error&) {
+  }
+  broadcast_parameters(*model);
+  LocalSteps optimizer(sgd, model->named_parameters(), way);
+  train(model, optimizer, 0, 5);
+  optimizer.synchronize();
+  EXPECT_TRUE(equal_on_all_ranks(values_of(model)));
 }
 
 TEST(LibtorchLocalSteps, AFrozenParameterStaysAndMovesAgainWhenItIsUnfrozen) {

@@ -30,8 +30,7 @@ class Rounds {
   // Collective over the ranks that exchange.
   Rounds(::torch::optim::Optimizer& optimizer, const NamedTensors& named,
          const LocalStepsOptions& options);
-  // Does the work of close(), unless an exception is under way: then other ranks may never come to
-  // the exchange that close() would wait for.
+  // Does the work of close(). Its errors are dropped.
   ~Rounds();
   Rounds(const Rounds&) = delete;
   Rounds& operator=(const Rounds&) = delete;
