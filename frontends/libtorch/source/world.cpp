@@ -30,8 +30,9 @@ struct World {
   std::vector<std::weak_ptr<GradientSet>> sets;
 };
 
+// Never destroyed, because close_at_exit() may run after the destructors of statics.
 std::vector<void (*)()>& last_actions() {
-  static std::vector<void (*)()> all;
+  static auto& all = *new std::vector<void (*)()>;
   return all;
 }
 

@@ -199,6 +199,12 @@ def test_a_program_may_end_without_shutdown(arguments):
     assert "error" not in done.stderr, done.stderr
 
 
+def test_a_program_that_trains_apart_may_end_without_shutdown(data, tmp_path):
+    done = run_ranks(2, DIGITS, "--data", data, "--steps", "3", "--every", "2", "--losses", tmp_path / "nowhere/losses")
+    assert done.returncode == 1, done.stderr
+    assert "nowhere/losses cannot be written" in done.stderr and "signal" not in done.stderr, done.stderr
+
+
 def test_a_rank_that_gives_up_leaves_nobody_waiting(data, tmp_path):
     """Rank 1 finds no weights and ends. Rank 0 gets an error and does not wait for gradients of rank 1."""
     script = f'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then last="{tmp_path}/nowhere/losses"; else last="{tmp_path}/losses"; fi\n'

@@ -21,8 +21,10 @@ constexpr char kEqualStart[] =
     "Call penstock::torch::broadcast_parameters(*model) before the first step: LocalSteps adds "
     "equal updates to every rank's anchors, which start from its parameters.";
 
+// Never destroyed, because the exit of the process may call wait_for_all_rounds() after the
+// destructors of statics.
 std::vector<Rounds*>& all_rounds() {
-  static std::vector<Rounds*> all;
+  static auto& all = *new std::vector<Rounds*>;
   return all;
 }
 
