@@ -51,6 +51,10 @@ Options read_options(const Program& program, int count, const char* const* words
       {"--seed", number_into<std::uint64_t>(options.seed, 0)},
       {"--rate", number_into<double>(options.rate, 0.0)},
       {"--momentum", number_into<double>(options.momentum, 0.0)},
+      {"--every", number_into<std::int64_t>(options.every, 0)},
+      {"--fragments", number_into<std::int64_t>(options.fragments, 1)},
+      {"--delay", number_into<std::int64_t>(options.delay, 0)},
+      {"--mix", number_into<double>(options.mix, 0.0)},
   };
   for (int i = 1; i < count; ++i) {
     const std::string flag = words[i];
@@ -64,6 +68,8 @@ Options read_options(const Program& program, int count, const char* const* words
     if (i + 1 == count) throw UsageError(flag + " needs a value after it");
     setter->second(flag, words[++i]);
   }
+  if (options.every == 0 && (options.fragments != 1 || options.delay != 0 || options.mix != 0))
+    throw UsageError("--fragments, --delay and --mix need --every, with which ranks train apart");
   return options;
 }
 
@@ -80,6 +86,10 @@ std::string help_text(const Program& program) {
        "of them per rank and step (" + std::to_string(program.n_samples) + ")");
   text << "  --rate R         learning rate of SGD (" << program.rate << ")\n";
   line("--momentum M", "momentum of SGD (0); leave it where the scheme has its own, as dgc");
+  line("--every N", "train apart for N steps, then exchange how far each rank moved (0: no)");
+  line("--fragments N", "parts that travel in turn, with --every (1)");
+  line("--delay N", "steps during which an exchange may travel, with --every (0)");
+  line("--mix A", "weight of a rank's own parameter when a result arrives, with --every (0)");
   line("--seed N", "of the first weights and the batches (1)");
   line("--initial FILE", "begin with these weights: float32, one parameter after the other");
   line("--losses FILE", "write the loss of rank 0 in every step, as JSON");

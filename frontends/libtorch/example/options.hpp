@@ -28,6 +28,9 @@ struct Options {
   std::uint64_t seed = 1;
   double rate = 0.1;
   double momentum = 0.0;
+  std::int64_t every = 0;  // ranks train apart for so many steps; 0: they exchange every gradient
+  std::int64_t fragments = 1, delay = 0;
+  double mix = 0.0;
   bool help = false;
 };
 

@@ -47,6 +47,28 @@ void write_losses(const std::string& path, const std::vector<double>& losses,
   if (!file) throw std::runtime_error(path + " cannot be written; is its folder there?");
 }
 
+// Trains with either optimizer, which end a step alike. Returns the losses.
+template <typename Optimizer>
+std::vector<double> train_with(Optimizer& optimizer, const Options& options,
+                               const std::function<torch::Tensor(std::int64_t step)>& loss_of) {
+  std::vector<double> losses;
+  const std::int64_t between_lines = std::max<std::int64_t>(1, options.steps / 10);
+  for (std::int64_t step = 0; step < options.steps; ++step) {
+    optimizer.zero_grad();
+    const torch::Tensor loss = loss_of(step);
+    loss.backward();   // gradients leave while it runs, if ranks exchange every gradient
+    optimizer.step();  // waits for their mean
+    losses.push_back(loss.item<double>());
+    const bool tells = (step + 1) % between_lines == 0 || step + 1 == options.steps;
+    if (tells && distributed::rank() == 0) {
+      std::printf("step %lld of %lld: loss %.4f\n", static_cast<long long>(step + 1),
+                  static_cast<long long>(options.steps), losses.back());
+      std::fflush(stdout);
+    }
+  }
+  return losses;
+}
+
 }  // namespace
 
 void train(torch::nn::Module& network, const Options& options,
@@ -58,26 +80,24 @@ void train(torch::nn::Module& network, const Options& options,
   }
   torch::optim::SGD sgd(network.parameters(),
                         torch::optim::SGDOptions(options.rate).momentum(options.momentum));
-  distributed::DistributedOptimizer optimizer(sgd, network.named_parameters());
   distributed::broadcast_parameters(network);
-
   std::vector<double> losses;
-  const std::int64_t between_lines = std::max<std::int64_t>(1, options.steps / 10);
-  for (std::int64_t step = 0; step < options.steps; ++step) {
-    optimizer.zero_grad();
-    const torch::Tensor loss = loss_of(step);
-    loss.backward();   // gradients leave while it runs
-    optimizer.step();  // waits for their mean
-    losses.push_back(loss.item<double>());
-    const bool tells = (step + 1) % between_lines == 0 || step + 1 == options.steps;
-    if (tells && distributed::rank() == 0) {
-      std::printf("step %lld of %lld: loss %.4f\n", static_cast<long long>(step + 1),
-                  static_cast<long long>(options.steps), losses.back());
-      std::fflush(stdout);
-    }
+  distributed::Counters counters{};
+  if (options.every == 0) {
+    distributed::DistributedOptimizer optimizer(sgd, network.named_parameters());
+    losses = train_with(optimizer, options, loss_of);
+    counters = optimizer.counters();
+  } else {
+    distributed::LocalSteps optimizer(sgd, network.named_parameters(),
+                                      {.every = options.every,
+                                       .fragments = options.fragments,
+                                       .delay = options.delay,
+                                       .mix = options.mix});
+    losses = train_with(optimizer, options, loss_of);
+    optimizer.synchronize();  // all ranks end with equal parameters
+    counters = optimizer.counters();
   }
   if (distributed::rank() != 0) return;
-  const distributed::Counters counters = optimizer.counters();
   if (!options.losses.empty()) write_losses(options.losses, losses, counters);
   if (!options.weights.empty()) write_floats(options.weights, weights_of(network));
   std::printf("%s; %.0f bytes per step left each of %u ranks\n", result().c_str(),

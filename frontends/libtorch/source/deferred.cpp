@@ -13,8 +13,10 @@
 namespace penstock::torch {
 namespace {
 
+// Never destroyed, because the exit of the process may call flush_all() after the destructors of
+// statics.
 std::vector<Deferred*>& live() {
-  static std::vector<Deferred*> all;
+  static auto& all = *new std::vector<Deferred*>;
   return all;
 }
 

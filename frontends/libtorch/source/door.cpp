@@ -99,6 +99,37 @@ std::vector<std::uint64_t> GradientSet::rest() const {
   return gradients;
 }
 
+std::vector<std::uint8_t> GradientSet::save() const {
+  std::vector<std::uint8_t> state;
+  const auto sink = [](void* context, const void* data, std::uint64_t size) {
+    const auto* bytes = static_cast<const std::uint8_t*>(data);
+    auto* target = static_cast<std::vector<std::uint8_t>*>(context);
+    target->insert(target->end(), bytes, bytes + size);
+  };
+  void (*const pointer)(void*, const void*, std::uint64_t) = sink;
+  call(penstock_set_save, &state, pointer);
+  return state;
+}
+
+void GradientSet::load(const std::vector<std::uint8_t>& state) const {
+  call(penstock_set_load, state.data(), std::uint64_t{state.size()});
+}
+
+Counters GradientSet::counters() const {
+  penstock_counters found{};
+  found.struct_size = sizeof found;
+  call(penstock_set_counters, &found);
+  return {found.steps,       found.gradient_bytes,    found.payload_bytes,
+          found.messages,    found.void_buckets,      found.wait_us,
+          found.moved_bytes, found.dense_moved_bytes, found.forgotten_steps};
+}
+
+std::string GradientSet::report() const {
+  std::string text;
+  call(penstock_set_report, &text, take_text);
+  return text;
+}
+
 void GradientSet::destroy() noexcept {
   penstock_set_destroy(std::exchange(handle_, nullptr));
 }

@@ -6,31 +6,13 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
-#include <sstream>
 #include <utility>
 
+#include "apart/rounds.hpp"
 #include "world.hpp"
 
 namespace penstock::torch {
-namespace {
-
-// Returns the TOML text of a scheme: `scheme` itself, or the content of the file if `scheme` is a
-// path that ends in .toml.
-std::string scheme_text(const std::string& scheme) {
-  const bool is_path = scheme.find('\n') == std::string::npos && scheme.ends_with(".toml");
-  if (!is_path) return scheme;
-  std::ifstream file(scheme, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file)
-    refuse_argument("scheme is the path " + scheme +
-                    ", which cannot be read; give an existing file or TOML text");
-  return text.str();
-}
-
-}  // namespace
 
 Exchange::Exchange(::torch::optim::Optimizer& optimizer, const NamedTensors& named,
                    const Options& options)
@@ -46,13 +28,15 @@ Exchange::Exchange(::torch::optim::Optimizer& optimizer, const NamedTensors& nam
     slots_.emplace_back(slots_.size(), one.name, one.tensor, one.group);
     specs.push_back(slots_.back().spec());
   }
-  check_hook_places();  // before the set is made, which is collective
+  // Before the set is made, which is collective.
+  for (const Slot& slot : slots_) refuse_apart(slot.parameter, "a DistributedOptimizer");
+  check_hook_places();
   told_momentum_ = options_.momentum.value_or(has_momentum(optimizer));
   std::uint32_t flags = PENSTOCK_SET_REPORTS_OUTCOME;
   if (told_momentum_) flags |= PENSTOCK_SET_OPTIMIZER_MOMENTUM;
   if (options_.sum) flags |= PENSTOCK_SET_SUM;
   if (options_.deferred) flags |= PENSTOCK_SET_DEFERRED_UPDATE;
-  set_ = create_set(specs, flags, scheme_text(options_.scheme), options_.ranks);
+  set_ = create_set("optimizer", specs, flags, options_.scheme, options_.ranks);
   set_->call(penstock_set_passes, options_.backward_passes_per_step, std::uint64_t{0});
   results_ = std::make_unique<Results>(slots_, *set_);
   if (options_.deferred) deferred_ = std::make_unique<Deferred>(optimizer, slots_, *set_);
@@ -260,15 +244,7 @@ std::vector<std::uint8_t> Exchange::save() {
   // This also hands in gradients that backward did not reach: after saving, the set takes no more
   // gradients in this step.
   if (is_at(PENSTOCK_PHASE_OPEN)) synchronize(false);
-  std::vector<std::uint8_t> state;
-  const auto sink = [](void* context, const void* data, std::uint64_t size) {
-    const auto* bytes = static_cast<const std::uint8_t*>(data);
-    auto* target = static_cast<std::vector<std::uint8_t>*>(context);
-    target->insert(target->end(), bytes, bytes + size);
-  };
-  void (*const pointer)(void*, const void*, std::uint64_t) = sink;
-  set_->call(penstock_set_save, &state, pointer);
-  return state;
+  return set_->save();
 }
 
 void Exchange::load(const std::vector<std::uint8_t>& state) {
@@ -281,7 +257,7 @@ void Exchange::load(const std::vector<std::uint8_t>& state) {
   }
   rewind();
   // If the core refuses the bytes, it leaves the step unchanged.
-  set_->call(penstock_set_load, state.data(), std::uint64_t{state.size()});
+  set_->load(state);
   results_->ended();
 }
 

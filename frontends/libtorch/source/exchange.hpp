@@ -23,6 +23,10 @@
 
 namespace penstock::torch {
 
+// Throws if a DistributedOptimizer averages the gradient of this parameter. Called for an object
+// that would exchange the parameter itself.
+void refuse_averaged(const at::Tensor& parameter);
+
 class Exchange {
  public:
   // Collective. In the first step no gradient is sent before the ranks have compared their

@@ -23,6 +23,11 @@ class Hook final : public ::torch::autograd::PostAccumulateGradHook {
     if (const auto exchange = exchange_.lock()) exchange->on_gradient(number_);
   }
 
+  bool is_live() const {
+    const auto exchange = exchange_.lock();
+    return exchange != nullptr && exchange->set().alive();
+  }
+
  private:
   std::weak_ptr<Exchange> exchange_;
   std::size_t number_;
@@ -38,6 +43,16 @@ bool is_only_asked_for(const at::Tensor& parameter) {
 }
 
 }  // namespace
+
+void refuse_averaged(const at::Tensor& parameter) {
+  if (impl::get_autograd_meta(parameter) == nullptr) return;  // it never required a gradient
+  const auto* hook = dynamic_cast<const Hook*>(impl::post_acc_grad_hooks(parameter).get());
+  if (hook == nullptr || !hook->is_live()) return;
+  refuse_argument(
+      "gradients of these parameters are averaged in every step already, by a "
+      "DistributedOptimizer, and LocalSteps would exchange the parameters too: give LocalSteps the "
+      "plain optimizer, after the DistributedOptimizer was destroyed");
+}
 
 void Exchange::attach(const std::shared_ptr<Exchange>& exchange) {
   for (Slot& slot : exchange->slots_) {

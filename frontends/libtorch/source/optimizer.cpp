@@ -123,18 +123,11 @@ void DistributedOptimizer::load(::torch::serialize::InputArchive& archive) {
 }
 
 Counters DistributedOptimizer::counters() const {
-  penstock_counters found{};
-  found.struct_size = sizeof found;
-  parts_->exchange->set().call(penstock_set_counters, &found);
-  return {found.steps,       found.gradient_bytes,    found.payload_bytes,
-          found.messages,    found.void_buckets,      found.wait_us,
-          found.moved_bytes, found.dense_moved_bytes, found.forgotten_steps};
+  return parts_->exchange->set().counters();
 }
 
 std::string DistributedOptimizer::report() const {
-  std::string text;
-  parts_->exchange->set().call(penstock_set_report, &text, take_text);
-  return text;
+  return parts_->exchange->set().report();
 }
 
 }  // namespace penstock::torch

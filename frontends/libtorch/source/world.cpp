@@ -4,10 +4,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 namespace penstock::torch {
@@ -27,7 +30,11 @@ struct World {
   std::vector<std::weak_ptr<GradientSet>> sets;
 };
 
-void (*last_action)() = nullptr;
+// Never destroyed, because close_at_exit() may run after the destructors of statics.
+std::vector<void (*)()>& last_actions() {
+  static auto& all = *new std::vector<void (*)()>;
+  return all;
+}
 
 std::recursive_mutex& world_mutex() {
   static std::recursive_mutex mutex;
@@ -71,6 +78,20 @@ void open_runtime(const Configuration& configuration) {
   world() = World{opened, found, ::getpid(), {}, {}};
 }
 
+// Returns the TOML text of a scheme: `scheme` itself, or the content of the file if `scheme` is a
+// path that ends in .toml.
+std::string scheme_text(const std::string& scheme) {
+  const bool is_path = scheme.find('\n') == std::string::npos && scheme.ends_with(".toml");
+  if (!is_path) return scheme;
+  std::ifstream file(scheme, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file)
+    refuse_argument("scheme is the path " + scheme +
+                    ", which cannot be read; give an existing file or TOML text");
+  return text.str();
+}
+
 }  // namespace
 
 penstock_runtime* current() {
@@ -78,14 +99,16 @@ penstock_runtime* current() {
   return world().runtime;
 }
 
-std::shared_ptr<GradientSet> create_set(const std::vector<GradientSpec>& gradients,
+std::shared_ptr<GradientSet> create_set(const std::string& kind,
+                                        const std::vector<GradientSpec>& gradients,
                                         std::uint32_t flags, const std::string& scheme,
                                         const Ranks& ranks) {
   penstock_runtime* const runtime = current();
-  std::string name = "optimizer." + std::to_string(world().n_sets[ranks]++);
+  const std::string text = scheme_text(scheme);
+  std::string name = kind + "." + std::to_string(world().n_sets[ranks]++);
   const char* between = " of ranks ";
   for (const std::uint32_t rank : ranks) name += std::exchange(between, ",") + std::to_string(rank);
-  auto made = std::make_shared<GradientSet>(runtime, name, gradients, flags, scheme, ranks);
+  auto made = std::make_shared<GradientSet>(runtime, name, gradients, flags, text, ranks);
   world().sets.push_back(made);
   return made;
 }
@@ -106,7 +129,8 @@ void init(const Configuration& configuration) {
 }
 
 void before_shutdown(void (*action)()) {
-  last_action = action;
+  auto& all = last_actions();
+  if (std::find(all.begin(), all.end(), action) == all.end()) all.push_back(action);
 }
 
 std::size_t size_of(const Ranks& ranks) {
@@ -116,10 +140,12 @@ std::size_t size_of(const Ranks& ranks) {
 void shutdown() {
   const std::lock_guard lock(world_mutex());
   if (world().runtime == nullptr) return;
-  try {
-    if (last_action != nullptr) last_action();
-  } catch (const std::exception&) {
-    // The run has failed before, and an earlier call has reported the error.
+  for (const auto action : last_actions()) {
+    try {
+      action();
+    } catch (const std::exception&) {
+      // The run has failed before, and an earlier call has reported the error.
+    }
   }
   World closing = std::exchange(world(), World{});
   for (const auto& weak : closing.sets) {

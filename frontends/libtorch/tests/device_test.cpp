@@ -127,6 +127,55 @@ TEST(LibtorchDevice, StepsHaveTheBitsOfTheCpuAndNobodyWaitsForTheDevice) {
   }
 }
 
+// Parameters that LocalSteps follows, moved by this rank's numbers in each step.
+struct Apart {
+  explicit Apart(const std::function<at::Tensor(std::vector<std::int64_t>)>& make) {
+    NamedTensors named;
+    for (std::size_t i = 0; i < kShapes.size(); ++i) {
+      parameters.push_back(make(kShapes[i]).requires_grad_());
+      named.insert("parameter" + std::to_string(i), parameters[i]);
+    }
+    inner = std::make_unique<NoUpdate>(parameters);
+    const LocalStepsOptions way{.every = 2, .scheme = kSparse, .delay = 1, .anchors_on_host = true};
+    outer = std::make_unique<LocalSteps>(*inner, named, way);
+    outer->anchors();  // takes them now, while parameters are equal on all ranks
+  }
+
+  std::vector<at::Tensor> parameters;
+  std::unique_ptr<NoUpdate> inner;
+  std::unique_ptr<LocalSteps> outer;
+};
+
+// Only copies go between the device and the anchors in host memory.
+TEST(LibtorchDevice, ParametersThatTrainApartFromAnchorsOnTheHostHaveTheBitsOfTheCpu) {
+  begin(7);
+  const OnStream on_stream(new_stream());
+  Apart host([](const auto& shape) { return ::torch::zeros(shape); });
+  Apart device([](const auto& shape) {
+    const at::Tensor made = on_device(shape);
+    write(made, ::torch::zeros(shape));
+    return made;
+  });
+  const ::torch::NoGradGuard without_history;
+  for (std::int64_t step = 0; step < 8; ++step) {
+    const std::vector<at::Tensor> moves = gradients_of(step);
+    for (std::size_t i = 0; i < moves.size(); ++i) {
+      host.parameters[i].copy_(moves[i]);
+      write(device.parameters[i], moves[i]);
+    }
+    host.outer->step();
+    device.outer->step();
+    for (std::size_t i = 0; i < moves.size(); ++i) {
+      EXPECT_TRUE(read(device.parameters[i]).equal(host.parameters[i])) << step << i;
+      EXPECT_EQ(host.parameters[i].equal(moves[i]), step % 2 == 1 || step == 0) << step << i;
+    }
+  }
+  for (const auto& item : device.outer->anchors()) {
+    EXPECT_TRUE(item.value().is_cpu());
+    EXPECT_TRUE(item.value().equal(host.outer->anchors()[item.key()]));
+  }
+}
+
 TEST(LibtorchDevice, ADeviceThatIsNotThereIsRefusedInTheRuntimesWords) {
   begin(1);
   NamedTensors named;

@@ -1,6 +1,6 @@
-// torch's interface to the simulated CUDA devices (tests/device): the current stream, and waits of
-// one stream for another. This program has no CUDA part of torch, so it can pass CUDA tensors on
-// but cannot compute with them.
+// torch's interface to the simulated CUDA devices (tests/device): the current stream, waits of one
+// stream for another, and copies. This program has no CUDA part of torch, so it can pass CUDA
+// tensors on but cannot compute with them.
 #ifndef PENSTOCK_LIBTORCH_TESTS_SIMULATED_GUARD_HPP
 #define PENSTOCK_LIBTORCH_TESTS_SIMULATED_GUARD_HPP
 

@@ -74,7 +74,7 @@ def test_gradients_on_devices_have_the_bits_of_the_cpu_on_every_rank(ranks):
     libraries = f"{ON_SIMULATED_DEVICES}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     done = run_ranks(ranks, "env", f"LD_LIBRARY_PATH={libraries}", DEVICE_CHECKS, "--gtest_color=no")
     passed = re.findall(r"\[  PASSED  \] (\d+) tests", done.stdout)
-    assert done.returncode == 0 and passed == ["2"] * ranks, done.stdout[-6000:] + done.stderr[-2000:]
+    assert done.returncode == 0 and passed == ["3"] * ranks, done.stdout[-6000:] + done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("ranks", (1, 2, 4))
@@ -99,6 +99,26 @@ def test_training_in_cpp_gives_the_bits_of_training_in_python(ranks, data, initi
         assert weights.read_bytes() == (tmp_path / f"{name}.weights").read_bytes() != initial.read_bytes(), name
         first_losses.add(ours["losses"][0])
     assert len(first_losses) == 1  # they began alike
+
+
+@pytest.mark.parametrize(
+    ("scheme", "way"),
+    (("s-sgd", ("--every", "5")), ("topk-residual", ("--every", "6", "--fragments", "3", "--delay", "1", "--mix", "0.5"))),
+    ids=("diloco", "streaming"),
+)
+def test_ranks_that_train_apart_in_cpp_have_the_bits_of_ranks_in_python(scheme, way, data, initial, tmp_path):
+    start = ("--data", data, "--initial", initial, "--steps", str(STEPS + 1), *way)
+    config = ROOT / f"conf/{scheme}.toml"
+    python = run_ranks(
+        2, sys.executable, HERE / "train_example.py", "--task", "digits", *start, "--out", tmp_path, "--train", config, "0"
+    )
+    assert python.returncode == 0, python.stdout + python.stderr
+    losses, weights = tmp_path / "cpp.json", tmp_path / "cpp.weights"
+    cpp = run_ranks(2, DIGITS, *start, "--losses", losses, "--weights", weights, config=scheme)
+    assert cpp.returncode == 0, cpp.stdout + cpp.stderr
+    theirs = json.loads((tmp_path / f"{scheme}.json").read_text())
+    assert json.loads(losses.read_text())["losses"] == theirs["losses"]
+    assert weights.read_bytes() == (tmp_path / f"{scheme}.weights").read_bytes() != initial.read_bytes()
 
 
 @pytest.mark.parametrize(("ranks", "scheme"), ((2, "topk-residual"), (3, "power-sgd")))
@@ -150,6 +170,7 @@ def test_the_example_learns_and_shows_it(data, tmp_path):
         (["--steps", "0"], 2, "--steps is '0', expected a number of at least 1"),
         (["--step", "5"], 2, "unknown argument '--step'"),
         (["--steps"], 2, "--steps needs a value after it"),
+        (["--delay", "2"], 2, "--fragments, --delay and --mix need --every"),
         (["--data", "nowhere.bin"], 1, "nowhere.bin cannot be read; write it with"),
         (["--data", "README.md"], 1, "README.md is not a file of digits"),
     ),
@@ -176,6 +197,12 @@ def test_a_program_may_end_without_shutdown(arguments):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "rank 0 of 2 leaves" in done.stdout and "rank 1 of 2 leaves" in done.stdout
     assert "error" not in done.stderr, done.stderr
+
+
+def test_a_program_that_trains_apart_may_end_without_shutdown(data, tmp_path):
+    done = run_ranks(2, DIGITS, "--data", data, "--steps", "3", "--every", "2", "--losses", tmp_path / "nowhere/losses")
+    assert done.returncode == 1, done.stderr
+    assert "nowhere/losses cannot be written" in done.stderr and "signal" not in done.stderr, done.stderr
 
 
 def test_a_rank_that_gives_up_leaves_nobody_waiting(data, tmp_path):

@@ -2,7 +2,7 @@
 
     python train_example.py --task digits --data FILE --initial FILE --steps N --out FOLDER --train CONFIG MOMENTUM ...
 
-Trains once for each --train, in turn. Rank 0 writes FOLDER/STEM.json with its losses and FOLDER/STEM.weights.
+With --every H the ranks train apart for H steps, with --fragments, --delay and --mix of LocalSteps. Trains once for each --train, in turn. Rank 0 writes FOLDER/STEM.json with its losses and FOLDER/STEM.weights.
 """
 
 from __future__ import annotations
@@ -111,7 +111,13 @@ def train(options: argparse.Namespace, config: str, momentum: float) -> tuple[li
     network = task.network()
     set_weights(network, options.initial.read_bytes())
     sgd = torch.optim.SGD(network.parameters(), lr=task.rate, momentum=momentum)
-    optimizer = hvd.DistributedOptimizer(sgd, network.named_parameters(), scheme=config)
+    if options.every:
+        optimizer = hvd.LocalSteps(
+            sgd, every=options.every, fragments=options.fragments, delay=options.delay, mix=options.mix, scheme=config,
+            named_parameters=network.named_parameters(),
+        )  # fmt: skip
+    else:
+        optimizer = hvd.DistributedOptimizer(sgd, network.named_parameters(), scheme=config)
     hvd.broadcast_parameters(network.state_dict(), root_rank=0)
     losses = []
     for step in range(options.steps):
@@ -120,6 +126,8 @@ def train(options: argparse.Namespace, config: str, momentum: float) -> tuple[li
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
+    if options.every:
+        optimizer.synchronize()
     optimizer.close()
     return losses, weights_of(network)
 
@@ -131,6 +139,10 @@ def main() -> int:
     parser.add_argument("--initial", type=Path, required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--every", type=int, default=0)
+    parser.add_argument("--fragments", type=int, default=1)
+    parser.add_argument("--delay", type=int, default=0)
+    parser.add_argument("--mix", type=float, default=0.0)
     parser.add_argument("--train", nargs=2, action="append", metavar=("CONFIG", "MOMENTUM"), required=True)
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -73,7 +73,7 @@ struct Configuration {
 void init(const Configuration& configuration = {});
 
 // Closes the runtime; the exit of the process does it too. Does nothing if the runtime is not open.
-// A DistributedOptimizer that was made before must not be used afterwards.
+// A DistributedOptimizer or LocalSteps that was made before must not be used afterwards.
 void shutdown();
 
 // Notifies the other ranks that this rank gives up: all their waits end in an error that carries
@@ -206,6 +206,102 @@ class DistributedOptimizer {
 
   Counters counters() const;
   std::string report() const;  // JSON: the plan, and counters per gradient and step
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+// ---- Ranks that train apart ----
+
+// The outer step: SGD on the anchors, with the mean drift D of the ranks as the gradient. With a
+// momentum M, m <- M m + D. Then, with Nesterov, anchor <- anchor - lr (D + M m), or else
+// anchor <- anchor - lr m. The defaults are DiLoCo's.
+struct OuterStep {
+  double lr = 0.7;        // above 0
+  double momentum = 0.9;  // from 0 to below 1
+  bool nesterov = true;
+};
+
+struct LocalStepsOptions {
+  std::int64_t every = 0;  // the number of steps in a round (H); has no default
+  // Empty: the outer step averages the parameters (Local SGD), like an lr of 1 without momentum.
+  std::optional<OuterStep> outer = OuterStep{};
+  // How the drift travels, as in Options. Its memory must have no momentum if `outer` has one.
+  std::string scheme = {};
+  // The number of parts (F) that travel in turn, one every H / F steps. Layer l belongs to part
+  // l mod F; a layer is a module with a number in its name, or else the owner of the parameter.
+  std::int64_t fragments = 1;
+  // The number of steps during which an exchange may travel, below H / F. With 0, step() waits.
+  std::int64_t delay = 0;
+  // When a result arrives, a parameter becomes mix * parameter + (1 - mix) * anchor.
+  double mix = 0.0;
+  bool anchors_on_host = false;  // true: anchors and outer momentum lie in host memory
+  // World ranks that exchange with each other, in ascending order; empty: all ranks. Only these
+  // ranks make the LocalSteps.
+  Ranks ranks = {};
+};
+
+// Lets an optimizer of torch train alone on each rank. After every H steps the ranks average the
+// drift: the distance from each parameter to its anchor, a copy that is equal on all ranks. The
+// outer step moves the anchors, and the parameters follow them (Local SGD, DiLoCo, Streaming
+// DiLoCo). Equal training gives equal bits here and in Python.
+//
+// backward() sends nothing, so clipping, accumulation and learning rate schedulers work as on one
+// process. Parameters must be equal on all ranks at the first step. A parameter that requires no
+// gradient is left alone while it stays so; buffers take no part. If a drift is not finite on some
+// rank, the parameters of its bucket go back to their anchors on all ranks, and the rank with the
+// broken parameter says so once on stderr. Every rank must make equally many steps.
+class LocalSteps {
+ public:
+  // Collective. `optimizer` is borrowed and must outlive this object; no parameter group may be
+  // added to it later. `named_parameters`: module->named_parameters(), with equal names and order
+  // on every rank; parameters that the optimizer does not have are ignored.
+  LocalSteps(::torch::optim::Optimizer& optimizer, const NamedTensors& named_parameters,
+             const LocalStepsOptions& options);
+  LocalSteps(LocalSteps&&) noexcept;
+  LocalSteps& operator=(LocalSteps&&) noexcept;
+  ~LocalSteps();  // does the work of close()
+
+  // Takes the step of the optimizer on this rank. If a fragment is due, then starts its exchange or
+  // applies its result. Collective in the first step, where the ranks compare their parameters.
+  void step();
+  // The same for optimizers that evaluate the loss themselves.
+  at::Tensor step(const std::function<at::Tensor()>& closure);
+  // Counts a step of the round without a step of the optimizer. For a program that leaves a step
+  // out, also on this rank alone.
+  void skip_step();
+  void zero_grad(bool set_to_none = true);
+
+  // Ends all rounds now, so that every rank holds equal parameters: at the end of training, or
+  // before a model is evaluated or saved. Costs a full exchange. Collective.
+  void synchronize();
+
+  // The anchors by the names of their parameters: the model that is equal on all ranks at any time.
+  // They are the tensors in use; do not change them.
+  NamedTensors anchors();
+
+  OuterStep outer() const;
+  // Changes the outer step, between two steps, on every rank. A momentum can neither begin nor end.
+  void set_outer(const std::optional<OuterStep>& outer);
+
+  // The state of the rounds on this rank: anchors, outer momentum, place in the round, an exchange
+  // under way, and the state of compression. Every rank must save and load its own state. A run
+  // that loads it, and has the parameters and the optimizer of that moment, continues bit for bit.
+  // The options and the number of ranks must be equal to the options and the number at the save.
+  std::vector<std::uint8_t> save_state();
+  void load_state(const std::vector<std::uint8_t>& state);
+  // Write and read this state as the part "penstock_local_steps" of an archive of torch. The
+  // archive refers to the tensors in use until it is saved: save it before the next step.
+  void save(::torch::serialize::OutputArchive& archive);
+  void load(::torch::serialize::InputArchive& archive);
+
+  Counters counters() const;   // totals over all fragments; `steps` counts exchanges of a fragment
+  std::string report() const;  // JSON: the steps, and the plan and counters of each fragment
+
+  // Ends the exchange: an exchange under way is thrown away, and step() is refused from now on.
+  // Call synchronize() before it to end with equal parameters. Every rank must call it.
+  void close();
 
  private:
   struct Parts;

@@ -1,0 +1,42 @@
+// The outer step.
+
+#include "outer.hpp"
+
+#include <charconv>
+#include <cmath>
+
+#include "../door.hpp"
+
+namespace penstock::torch {
+
+std::string number_text(double number) {
+  char text[40];
+  const auto written = std::to_chars(text, text + sizeof text, number);
+  return std::string(text, written.ptr);
+}
+
+OuterStep checked(const std::optional<OuterStep>& outer) {
+  if (!outer) return {.lr = 1.0, .momentum = 0.0, .nesterov = false};
+  if (!(outer->lr > 0 && std::isfinite(outer->lr)))
+    refuse_argument("the outer lr is " + number_text(outer->lr) +
+                    ", expected a number above 0, such as 0.7");
+  if (!(outer->momentum >= 0 && outer->momentum < 1))
+    refuse_argument("the outer momentum is " + number_text(outer->momentum) +
+                    ", expected a number from 0 to below 1");
+  return *outer;
+}
+
+// Products and sums are rounded apart. A fused operation (the argument `alpha`) gives other bits on
+// another kind of processor, and anchors must have equal bits on all ranks. The operations and
+// their order are those of the Python frontend, so anchors have its bits too.
+void move_anchor(const OuterStep& outer, const at::Tensor& anchor, const at::Tensor& drift,
+                 const at::Tensor& momentum) {
+  at::Tensor move = drift;
+  if (momentum.defined()) {
+    momentum.mul_(outer.momentum).add_(drift);
+    move = outer.nesterov ? drift.add_(momentum.mul(outer.momentum)) : momentum;
+  }
+  anchor.sub_(move.mul(outer.lr));
+}
+
+}  // namespace penstock::torch
