@@ -209,7 +209,8 @@ uint64_t write_values(uint8_t coding, std::span<const float> values, unsigned ch
                       CodePath path, float* seen) noexcept {
   const uint64_t count = values.size();
   const uint32_t largest = largest_magnitude(values.data(), count, path);
-  if (largest >= kernels::kInfinityBits || kCodes[coding].length(count) >= float_bytes(count)) coding = kFloat32;
+  if (largest >= kernels::kInfinityBits || kCodes[coding].length(count) >= float_bytes(count))
+    coding = kFloat32;
   const ValueCode& code = kCodes[coding];
   const Header header{coding, static_cast<int16_t>(code.parameter(largest)), count,
                       code.length(count) * (count > 0)};

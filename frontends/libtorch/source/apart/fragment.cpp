@@ -140,7 +140,15 @@ void Fragment::wait_for_results() {
 
 void Fragment::judge() {
   std::vector<at::Tensor> finite;
-  for (const at::Tensor& result : results_) finite.push_back(result.isfinite().all());
+  for (const at::Tensor& result : results_) {
+    if (result.numel() == 0) {
+      finite.push_back(at::ones({}, at::kBool));
+      continue;
+    }
+    // A NaN is both the least and the largest. This is one sweep; isfinite() of all is several.
+    const auto [least, largest] = at::aminmax(result);
+    finite.push_back(at::stack({least, largest}).isfinite().all());
+  }
   gone_.clear();
   for (const at::Tensor& one : finite) gone_.push_back(one.item<bool>() ? 0 : 1);
   is_there_ = true;
@@ -158,8 +166,11 @@ std::vector<std::string> Fragment::land(const OuterStep& outer, double mix) {
       causes.push_back(values.isfinite().all().item<bool>() ? "" : named_[i].name);
       values.copy_(anchor);
     } else {
-      move_anchor(outer, anchor, results_[i], momenta_.empty() ? at::Tensor() : momenta_[i]);
-      mix_in(values, anchor, mix);
+      const at::Tensor momentum = momenta_.empty() ? at::Tensor() : momenta_[i];
+      in_parts({values, anchor, results_[i], momentum}, [&](const Parts& parts) {
+        move_anchor(outer, parts[1], parts[2], parts[3]);
+        mix_in(parts[0], parts[1], mix);
+      });
     }
   }
   clear();

@@ -2,6 +2,7 @@
 
 #include "outer.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -24,6 +25,23 @@ OuterStep checked(const std::optional<OuterStep>& outer) {
     refuse_argument("the outer momentum is " + number_text(outer->momentum) +
                     ", expected a number from 0 to below 1");
   return *outer;
+}
+
+void in_parts(Parts tensors, const std::function<void(const Parts&)>& call) {
+  constexpr std::int64_t kPart = 1 << 15;  // elements
+  const bool may_be_cut = std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& one) {
+    return !one.defined() || (one.is_cpu() && one.is_contiguous());
+  });
+  if (!may_be_cut) return call(tensors);
+  const std::int64_t n = tensors[0].numel();
+  for (at::Tensor& one : tensors)
+    if (one.defined()) one = one.view(-1);
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    Parts parts = tensors;
+    for (at::Tensor& one : parts)
+      if (one.defined()) one = one.narrow(0, first, std::min(kPart, n - first));
+    call(parts);
+  }
 }
 
 // Products and sums are rounded apart. A fused operation (the argument `alpha`) gives other bits on

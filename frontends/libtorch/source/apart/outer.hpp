@@ -8,6 +8,8 @@
 #include <ATen/core/Tensor.h>
 #include <penstock/torch.hpp>
 
+#include <array>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -24,6 +26,13 @@ OuterStep checked(const std::optional<OuterStep>& outer);
 inline bool keeps_momentum(const OuterStep& outer) {
   return outer.momentum > 0;
 }
+
+// Calls `call` for one part of the tensors after the other. The tensors have one shape, or are
+// undefined. The operations of a call then find the part in the processor's cache, so memory is
+// read and written once and not once for each operation. Tensors on a device, or with gaps, are one
+// part.
+using Parts = std::array<at::Tensor, 4>;
+void in_parts(Parts tensors, const std::function<void(const Parts&)>& call);
 
 // Changes `anchor` and `momentum` in place. May change `drift`, the mean of the ranks. All three
 // have one shape, element type and device. `momentum` is undefined if the outer step has no
