@@ -34,7 +34,7 @@ class RoundedMean(Method):
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
         update: Gradients = {}
         for item in self.items:
-            draws = [Draw(self.seed, item.index, step, rank) for rank in range(self.ranks)]
+            draws = [Draw(self.seed, item.index, step, item.sender(rank), item.first) for rank in range(self.ranks)]
             total = ascending_sum([self.send(g[item.name].reshape(-1), draw) for g, draw in zip(grads, draws)])
             if self.rounds_sums:
                 mean = total.to(self.dtype).to(torch.float32) / self.ranks

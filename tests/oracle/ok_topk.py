@@ -63,7 +63,7 @@ class OkTopK(TopK):
     def _survivors(self, step: int, total: torch.Tensor) -> torch.Tensor:
         """Mask of the sums that the owners keep. Updates theta."""
         nonzero = total != 0
-        if self.capacity >= self.numel:
+        if self.capacity >= self.numel or self.ranks == 1:  # one rank exchanges nothing, so nothing is refused
             return nonzero
         if step % self.threshold_period == 0 or self.theta == 0:
             if int(nonzero.sum()) <= self.capacity:
