@@ -2,16 +2,11 @@
 
 #include <sstream>
 
+#include "archive_testing.hpp"
 #include "local_steps_testing.hpp"
 
 namespace penstock::torch::testing::apart {
 namespace {
-
-std::string text_of(const nn::Sequential& model) {
-  std::ostringstream text;
-  ::torch::save(model, text);
-  return text.str();
-}
 
 void load_into(nn::Sequential& model, const std::string& text) {
   std::istringstream stream(text);
@@ -71,28 +66,9 @@ TEST(LibtorchLocalStepsState, AnArchiveOfTorchsKeepsIt) {
   optim::SGD sgd(model->parameters(), 0.1);
   LocalSteps optimizer(sgd, model->named_parameters(), way);
   train(model, optimizer, 0, 9);  // an exchange is under way
-  std::ostringstream written;
-  {
-    ::torch::serialize::OutputArchive archive;
-    model->save(archive);
-    optimizer.save(archive);
-    archive.save_to(written);
-  }
-  train(model, optimizer, 9, 20);
-  const auto wanted = values_of(model);
-
-  std::istringstream stream(written.str());
-  ::torch::serialize::InputArchive archive;
-  archive.load_from(stream);
-  model->load(archive);
-  optimizer.load(archive);
-  train(model, optimizer, 9, 20);
-  EXPECT_TRUE(same_bits(values_of(model), wanted));
-  ::torch::serialize::InputArchive other;
-  std::istringstream text(text_of(model));
-  other.load_from(text);
-  expect_error(PENSTOCK_INVALID_ARGUMENT, "no part \"penstock_local_steps\"",
-               [&] { optimizer.load(other); });
+  expect_an_archive_keeps(
+      model, optimizer, [&] { train(model, optimizer, 9, 20); },
+      "no part \"penstock_local_steps\"");
 }
 
 TEST(LibtorchLocalStepsState, AStateOfOtherSettingsOrOfNothingIsRefusedBeforeAnythingChanges) {

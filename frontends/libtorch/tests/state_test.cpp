@@ -2,16 +2,11 @@
 
 #include <sstream>
 
+#include "archive_testing.hpp"
 #include "testing.hpp"
 
 namespace penstock::torch::testing {
 namespace {
-
-std::string text_of(const nn::Sequential& model) {
-  std::ostringstream text;
-  ::torch::save(model, text);
-  return text.str();
-}
 
 nn::Sequential model_of(const std::string& text) {
   nn::Sequential model = make_model();
@@ -73,27 +68,8 @@ TEST(LibtorchState, AnArchiveOfTorchsKeepsIt) {
   optim::SGD sgd(model->parameters(), 0.1);
   DistributedOptimizer optimizer(sgd, model->named_parameters(), {.scheme = kTopK});
   train(optimizer, model, 0, 3);
-  std::ostringstream written;
-  {
-    ::torch::serialize::OutputArchive archive;
-    model->save(archive);
-    optimizer.save(archive);
-    archive.save_to(written);
-  }
-  train(optimizer, model, 3, 6);
-  const auto wanted = values_of(model);
-
-  std::istringstream stream(written.str());
-  ::torch::serialize::InputArchive archive;
-  archive.load_from(stream);
-  model->load(archive);
-  optimizer.load(archive);
-  train(optimizer, model, 3, 6);
-  EXPECT_TRUE(same_bits(values_of(model), wanted));
-  ::torch::serialize::InputArchive other;
-  std::istringstream text(text_of(model));
-  other.load_from(text);
-  expect_error(PENSTOCK_INVALID_ARGUMENT, "no tensor \"penstock\"", [&] { optimizer.load(other); });
+  expect_an_archive_keeps(
+      model, optimizer, [&] { train(optimizer, model, 3, 6); }, "no tensor \"penstock\"");
 }
 
 TEST(LibtorchState, BytesThatAreNoStateAreRefused) {
