@@ -152,6 +152,32 @@ TEST(Results, WhenTheRunIsGivenUpWhatIsStillAwaitedIsToldWhy) {
   });
 }
 
+// A check for the thread sanitizer: the control thread reads the sink that the application sets.
+TEST(Results, TheListenerChangesWhileTheRunIsGivenUp) {
+  with_ranks(2, scheme_text("scheduler = \"wfbp\""), [](Runtime& runtime, uint32_t rank) {
+    Listener listener;
+    auto set = make_set(runtime, kShapes);
+    ASSERT_OK(set.status());
+    if (rank == 1) {
+      runtime.give_up(aborted("rank 1 has had enough"));
+      return;
+    }
+    auto values = gradients_of(rank)[0];
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    bool is_given_up = false;
+    while (!is_given_up && std::chrono::steady_clock::now() < end) {
+      ASSERT_OK(set.value()->on_result(&listener, Listener::hear));
+      ASSERT_OK(set.value()->on_result(nullptr, nullptr));
+      bool done = false;
+      ASSERT_OK(set.value()->poll(0, done));
+      is_given_up = done;
+    }
+    EXPECT_TRUE(is_given_up);
+    const Status refused = set.value()->gradient_ready(0, view_of(values));
+    EXPECT_NE(refused.message().find("has had enough"), std::string::npos) << refused.message();
+  });
+}
+
 TEST(Results, ARankThatHasLeftEndsTheStepOfWhoIsTold) {
   with_ranks(2, scheme_text("scheduler = \"wfbp\""), [](Runtime& runtime, uint32_t rank) {
     Listener listener;

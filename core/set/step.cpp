@@ -101,9 +101,10 @@ Status Step::hand_in(uint64_t index, const penstock_tensor& tensor, void* stream
   }
   make_ready(gradient, data);
   const std::function<void()> ask = gate_.take_question();
+  const ResultListener listener = results_.listener();
   lock.unlock();
   if (ask) ask();
-  if (is_there) results_.tell(index);
+  if (is_there) listener.tell(index);
   return {};
 }
 
@@ -272,7 +273,7 @@ Status Step::on_result(void* context, penstock_result_sink sink) {
   if (opened_ || closed_)
     return failed_precondition("set '{}' is in the middle of step {}: end the step first",
                                context_.name, context_.step.index);
-  results_.tell_to(sink, context, gradients_.size());
+  results_.tell_to({sink, context}, gradients_.size());
   context_.results_are_notified = results_.are_notified();
   if (sink != nullptr) waiter_.start([this](uint64_t step) { wait_in_place(step); });
   return {};
@@ -304,17 +305,19 @@ void Step::bucket_ended(BucketRun& bucket, const Status& status) {
   forward_legs_.arrived(bucket);
   // A waiting thread is woken by the gradient that it waits for, not by every bucket.
   bool awaited = !failure.ok();
-  results_.ended().clear();
+  std::vector<uint64_t>& ended = results_.ended();
+  ended.clear();
   for (const PieceRun& piece : bucket.pieces) {
     Gradient& gradient = *piece.gradient;
     if (--gradient.pieces_left != 0) continue;
     gradient.progress = Gradient::Progress::done;
     awaited |= gradient.waiters != 0;
-    if (results_.are_notified()) results_.ended().push_back(gradient.index);
+    if (results_.are_notified()) ended.push_back(gradient.index);
   }
-  if (torn_.ok() && !results_.ended().empty()) {
+  if (torn_.ok() && !ended.empty()) {
+    const ResultListener listener = results_.listener();
     lock.unlock();
-    results_.tell(results_.ended());
+    listener.tell(ended);
     lock.lock();
   }
   if (--left_.buckets == 0 && torn_.ok()) activity_->done(context_.attempt + 1);
@@ -334,8 +337,9 @@ void Step::tear(const Status& reason) {
     if (gradient->progress == Gradient::Progress::ready &&
         !compiled_->of(context_.step.phase, gradient->index).empty())
       lost.push_back(gradient->index);
+  const ResultListener listener = results_.listener();
   lock.unlock();
-  results_.tell(lost, reason);
+  listener.tell(lost, reason);
 }
 
 Status Step::failure() {

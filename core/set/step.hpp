@@ -152,7 +152,7 @@ class Step final : public BucketListener {
   bool cause_returned_ PENSTOCK_GUARDED_BY(mutex_) = false;  // a call has returned torn_
   Gate gate_ PENSTOCK_GUARDED_BY(mutex_);
   ForwardLegs forward_legs_ PENSTOCK_GUARDED_BY(mutex_);
-  Results results_;
+  Results results_ PENSTOCK_GUARDED_BY(mutex_);
   BackgroundWaiter waiter_;
   uint64_t first_ready_us_ PENSTOCK_GUARDED_BY(mutex_) = 0;
   uint64_t waited_us_ PENSTOCK_GUARDED_BY(mutex_) = 0;         // by the application, in all
