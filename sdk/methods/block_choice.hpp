@@ -12,7 +12,7 @@
 namespace penstock::sdk {
 
 // Chooses by magnitude, between equal magnitudes the lower position. Neighbouring blocks are alike:
-// most of the time a little less than the smallest choice from the block before is passed by a few
+// nearly always a little less than the smallest choice from the block before is passed by a few
 // more elements than are wanted, and one compaction and a search among those few suffice. The
 // choice does not depend on that guess. All functions are [step].
 class BlockChoice {
@@ -33,11 +33,11 @@ class BlockChoice {
       return void(std::copy_n(x, n, values));
     }
     uint64_t count = 0;
-    for (float guess : {guess_, guess_ / 2}) {
-      if (guess == 0 || count >= k) break;
-      count = kernels::select_above(x, n, guess, n, room_.indices, room_.values, scratch_, path_);
-    }
-    if (count < k || count > kMostSearched * k) {
+    if (level_ != 0)
+      count = kernels::select_above(x, n, level_ * margin_, n, room_.indices, room_.values,
+                                    scratch_, path_);
+    const bool was_right = count >= k;
+    if (!was_right || count > kMostSearched * k) {
       kernels::select_largest(x, n, k, room_.indices, room_.values, scratch_, path_);
       count = k;
     }
@@ -51,7 +51,7 @@ class BlockChoice {
       smallest = is_chosen ? std::min(smallest, magnitude(j)) : smallest;
       chosen += is_chosen;
     }
-    learn(std::bit_cast<float>(smallest));
+    learn(std::bit_cast<float>(smallest), was_right);
   }
 
  private:
@@ -94,17 +94,19 @@ class BlockChoice {
     return room_.keys[k - 1];
   }
   // Blocks of one gradient scatter by a few hundredths; after a leap the newest block counts alone.
-  void learn(float smallest) {
+  // The margin settles where about one block of a hundred is searched twice.
+  void learn(float smallest, bool was_right) {
     const bool is_near = smallest < 1.25f * level_ && level_ < 1.25f * smallest;
+    if (level_ != 0) margin_ = std::clamp(margin_ + (was_right ? 1e-4f : -1e-2f), 0.6f, 0.98f);
     level_ = is_near ? 0.75f * level_ + 0.25f * smallest : smallest;
-    guess_ = std::isfinite(level_) ? 0.94f * level_ : 0;
+    if (!std::isfinite(level_)) level_ = 0;
   }
 
   Room& room_;
   kernels::SelectScratch scratch_;
   kernels::CodePath path_;
-  float level_ = 0;  // of the smallest choices from the blocks before
-  float guess_ = 0;
+  float level_ = 0;      // of the smallest choices from the blocks before; 0: unknown
+  float margin_ = 0.9f;  // what passes this share of the level is collected
 };
 
 }  // namespace penstock::sdk

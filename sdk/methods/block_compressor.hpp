@@ -22,6 +22,7 @@
 #include <kernels/fold.hpp>
 #include <methods/agreed.hpp>
 #include <methods/block_choice.hpp>
+#include <methods/block_strips.hpp>
 #include <methods/block_values.hpp>
 #include <methods/folded.hpp>
 
@@ -31,6 +32,7 @@ template <typename Method>
 class BlockCompressor : public FoldingEncoder<Method> {
  public:
   static constexpr bool kScalesResult = true;
+  static constexpr bool kInspects = true;  // folded.hpp
 
   static Option k_option(int64_t value) {
     return integer_option("k", value)
@@ -55,7 +57,8 @@ class BlockCompressor : public FoldingEncoder<Method> {
     if (over_ == kOverSenders) round.result_is_final().all_payloads();
     need.part_alignment = blocks.alignment();
     need.scratch_bytes =
-        whole_lines(sizeof(Room)) + std::max(Chosen::bytes(entries) + BlockChoice::scratch_bytes(),
+        whole_lines(sizeof(Room)) + std::max(Chosen::bytes(entries) + BlockChoice::scratch_bytes() +
+                                                 BlockStrips::scratch_bytes(),
                                              whole_lines(call.world * sizeof(Sender)));
   }
 
@@ -86,6 +89,7 @@ class BlockCompressor : public FoldingEncoder<Method> {
           room_of_senders[n++] = {values_.checked(payloads.at(i, r), entries, blocks.count()), r};
       const std::span<const Sender> senders = room_of_senders.first(n);
       float* const out = items[i].out().data();
+      const bool is_streamed = streams(blocks, items[i]);
       uint64_t first = 0;  // the number of the block's first entry
       for (uint64_t b = 0; b < blocks.count(); ++b) {
         const Block block = blocks[b];
@@ -103,8 +107,9 @@ class BlockCompressor : public FoldingEncoder<Method> {
         }
         first += count;
         finish_block(call, items[i], block, room);
-        block.store(room.numbers, out);
+        block.store(room.numbers, out, is_streamed);
       }
+      if (is_streamed) kernels::end_stream();
     }
   }
 
@@ -155,20 +160,16 @@ class BlockCompressor : public FoldingEncoder<Method> {
               const kernels::Fold* fold) const {
     Room& room = call.scratch<Room>(1)[0];
     BlockChoice choice(call, chosen.end, path_);
-    const float* const work = item.work().data();
+    BlockStrips strips(call, chosen.end + BlockChoice::scratch_bytes(), item, blocks, fold, path_);
     uint64_t first = 0;
     for (uint64_t b = 0; b < blocks.count(); ++b) {
       const Block block = blocks[b];
-      if (fold != nullptr && blocks.begins_row(b))
-        kernels::compensate(fold->from(block.first), blocks.row_size(b), path_);
-      const float* numbers = work + block.first;
-      if (transforms() || !block.is_run()) {
-        block.load(work, room.numbers);
+      const float* numbers = strips.elements(b, room.numbers);
+      if constexpr (transforms()) {
+        if (numbers != room.numbers) std::copy_n(numbers, block.size(), room.numbers);
+        method().forward(block, room.numbers);
         numbers = room.numbers;
       }
-      if (!block.is_run() && b + 1 < blocks.count() && !blocks.begins_row(b + 1))
-        blocks[b + 1].prefetch(work);
-      if constexpr (transforms()) method().forward(block, room.numbers);
       const uint64_t count = Blocks::kept(block.size(), k_);
       choice.largest(numbers, block.size(), count, chosen.positions.data() + first,
                      chosen.values.data() + first);
@@ -176,13 +177,28 @@ class BlockCompressor : public FoldingEncoder<Method> {
     }
   }
 
+  // Whether decode writes the result past the caches: it is large, and whole lines are written.
+  static bool streams(const Blocks& blocks, const Item& item) {
+    constexpr uint64_t kLine = 64;
+    return item.numel() * sizeof(float) >= kernels::kStreamedBytes &&
+           reinterpret_cast<uintptr_t>(item.out().data()) % kLine == 0 &&
+           blocks[0].stride * sizeof(float) % kLine == 0;
+  }
+
   // Subtracts from work what decode makes of this rank's own payload.
   void take_out(const Call& call, const Item& item, const Blocks& blocks,
                 const Chosen& chosen) const {
     float* const work = item.work().data();
-    uint64_t first = 0;
+    uint64_t first = 0, fetched = 0;
     for (uint64_t b = 0; b < blocks.count(); ++b) {
       const Block block = blocks[b];
+      if (!transforms() && b + 1 < blocks.count()) {
+        // Work has left the caches, and no processor foresees these places.
+        const Block next = blocks[b + 1];
+        fetched = first + Blocks::kept(block.size(), k_);
+        for (uint64_t j = Blocks::kept(next.size(), k_); j-- > 0; ++fetched)
+          __builtin_prefetch(work + next.element(chosen.positions[fetched]), 1);
+      }
       const uint64_t end = first + Blocks::kept(block.size(), k_);
       if constexpr (transforms()) {
         float* const numbers = call.scratch<Room>(1)[0].numbers;

@@ -177,7 +177,7 @@ class BlockValues {
                           " to 2^", kHighestUnit);
     return unit;
   }
-  // Writes code(value) for every value, and replaces the value by numbers[code].
+  // Writes code(i) for every value i.
   template <typename Code>
   static void write_codes(std::span<float> values, uint64_t* target, Code&& code) {
     uint8_t codes[kTile];
@@ -201,22 +201,24 @@ class BlockValues {
     for (const float value : values) squares += (value - mean) * (value - mean);
     double step = values.size() < 2 ? 0 : 6 * std::sqrt(squares / (m - 1)) / 4;
     if (!(step > 0) || !std::isfinite(step)) step = 1;
+    // Without branches and without rint, which is a call; of a value that is not finite: 0.
     const auto code_of = [&](float value) {
-      return static_cast<uint8_t>(std::clamp(std::rint((value - mean) / step + 2), 0.0, 3.0));
+      const double z = (value - mean) / step + 2;
+      return static_cast<uint8_t>((z > 0.5) + (z >= 1.5) + (z > 2.5));
     };
+    uint64_t* const codes = payload.room<uint64_t>(1).data();
     double centres[4] = {}, counts[4] = {};
-    for (const float value : values) {
-      centres[code_of(value)] += value - mean;
-      counts[code_of(value)] += 1;
-    }
+    write_codes(values, codes, [&](uint64_t i) {
+      const uint8_t code = code_of(values[i]);
+      centres[code] += values[i] - mean;
+      counts[code] += 1;
+      return code;
+    });
     float* const numbers = payload.room<float>(2).data();
     for (int z = 0; z < 4; ++z)
       numbers[z] = static_cast<float>(mean + (counts[z] == 0 ? 0 : centres[z] / counts[z]));
-    write_codes(values, payload.room<uint64_t>(1).data(), [&](uint64_t i) {
-      const uint8_t code = code_of(values[i]);
-      values[i] = numbers[code];
-      return code;
-    });
+    for (uint64_t i = 0; i < values.size(); ++i)
+      values[i] = numbers[codes[i / 32] >> i % 32 * 2 & 3];
   }
 
   // In every block, the magnitudes up to their mean become their own mean, and the others theirs.

@@ -8,6 +8,7 @@
 // here allocates; everything is [any].
 #pragma once
 
+#include <kernels/stream.hpp>
 #include <penstock/views.hpp>
 
 #include <algorithm>
@@ -46,10 +47,16 @@ struct Block {
       for (uint64_t col = 0; col < cols; col += 16)  // a cache line
         __builtin_prefetch(item + first + row * stride + col);
   }
-  // Copies source[size()] to the block's elements of `item`.
-  void store(const float* source, float* item) const {
-    for (uint64_t row = 0; row < rows; ++row)
-      std::memcpy(item + first + row * stride, source + row * cols, cols * sizeof(float));
+  // Copies source[size()] to the block's elements of `item`; is_streamed: past the caches, and
+  // kernels::end_stream() follows the last block.
+  void store(const float* source, float* item, bool is_streamed = false) const {
+    for (uint64_t row = 0; row < rows; ++row) {
+      float* const target = item + first + row * stride;
+      if (is_streamed)
+        kernels::stream(target, source + row * cols, cols);
+      else
+        std::memcpy(target, source + row * cols, cols * sizeof(float));
+    }
   }
 };
 
@@ -80,13 +87,8 @@ class Blocks {
     return {row * cols_ + col, std::min(kBlockSide, rows_ - row), std::min(kBlockSide, cols_ - col),
             cols_};
   }
-  // Whether block `index` is the first of a row of blocks. The elements of the row of blocks are
-  // consecutive: row_size(index) of them, from the first element of that block on.
+  // Whether block `index` is the first of a row of blocks.
   bool begins_row(uint64_t index) const { return index % across_ == 0; }
-  uint64_t row_size(uint64_t index) const {
-    const Block block = (*this)[index];
-    return cols_ == 0 ? block.cols : block.rows * cols_;
-  }
 
   // The number of elements between places where a gradient may be cut.
   uint64_t alignment() const { return cols_ == 0 ? kBlockSize : kBlockSide * cols_; }

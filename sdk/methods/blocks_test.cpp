@@ -28,7 +28,7 @@ TEST(Blocks, EveryElementLiesInOneBlockAtOnePosition) {
       EXPECT_EQ(blocks[b].size(), filled[b]);
       if (!blocks.begins_row(b)) continue;
       EXPECT_EQ(blocks[b].first, in_rows);
-      in_rows += blocks.row_size(b);
+      in_rows += cols == 0 ? filled[b] : blocks[b].rows * cols;
     }
     EXPECT_EQ(in_rows, n);
   }

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,8 @@ class Contestant:
     """A file of conf/, and the arguments of LocalSteps (docs/guide/far-apart.md)."""
 
     name: str
+    file: str = ""  # of conf/; like the contestant, if empty
+    changes: dict[str, Any] = field(default_factory=dict)  # keys of the file that are replaced
     rate: float = 3e-3  # the highest rate of AdamW, equal for all; `--rates` searches better ones
     apart: bool = True  # False: DistributedOptimizer
     outer: Outer | None = None
@@ -44,7 +46,8 @@ class Contestant:
 
     def scheme(self) -> str:
         """The TOML text of the scheme, without comments."""
-        return toml_text.dump({key: value for key, value in toml_text.load(CONF / f"{self.name}.toml").items() if key != "runtime"})
+        table = toml_text.load(CONF / f"{self.file or self.name}.toml")
+        return toml_text.dump(toml_text.replaced({key: value for key, value in table.items() if key != "runtime"}, self.changes))
 
     def wrap(self, optimizer: torch.optim.Optimizer, named: Iterable[tuple[str, torch.Tensor]], every: int) -> Any:
         """The optimizer that exchanges gradients or drifts. Collective."""
@@ -64,7 +67,8 @@ class Contestant:
             return "gradients, every step"
         outer = "mean" if self.outer is None else f"OuterStep({self.outer.lr:g}, {self.outer.momentum:g})"
         parts = f", {self.fragments} fragments, delay {self.delay}, mix {self.mix:g}" if self.fragments > 1 else ""
-        return f"drift, H = {every}, {outer}{parts}"
+        changes = "".join(f", {key.split('.')[-1]} = {value}" for key, value in self.changes.items())
+        return f"drift, H = {every}, {outer}{parts}{changes}"
 
 
 DILOCO_STEP = Outer(0.7, 0.9)
@@ -108,7 +112,8 @@ class Job:
     def folder(self, root: Path) -> Path:
         """Where the state of this training lies: another setting has another folder."""
         setting = asdict(replace(contestant(self.name), rate=self.rate))
-        facts = json.dumps([asdict(self), setting, contestant(self.name).scheme()], sort_keys=True)
+        own = asdict(self) if contestant(self.name).apart else asdict(self) | {"every": None}  # it has no rounds
+        facts = json.dumps([own, setting, contestant(self.name).scheme()], sort_keys=True)
         return root / f"{self.name}-{hashlib.sha256(facts.encode()).hexdigest()[:10]}"
 
 

@@ -28,6 +28,7 @@ class Scheme:
     file: str
     changes: dict[str, Any] = field(default_factory=dict)
     goal: float | None = None  # compensate and encode, at most so many memcpy
+    beside: str = ""  # another scheme, which this one may take 1.2 times as long as
 
     def table(self) -> toml_text.Table:
         table = {key: value for key, value in toml_text.load(CONF / self.file).items() if key not in ("rule", "switch", "phase", "scheduler")}
@@ -46,6 +47,9 @@ def _threshold(name: str, file: str) -> list[Scheme]:
     ]
 
 
+EQUALLY_DENSE = "top-k 1.56 % with residual"
+MOST_BESIDE = 1.2
+
 SCHEMES = [
     Scheme("top-k 0.1 % with residual", "topk-residual.toml", {"compressor.topk.density": 0.001, **STEADY}, 1.0),
     Scheme("dgc 0.1 %", "dgc.toml", {}, 1.8),
@@ -53,6 +57,9 @@ SCHEMES = [
     *_threshold("redsync 0.1 %", "redsync.toml"),
     *_threshold("sidco 0.1 %", "sidco.toml"),
     Scheme("adtopk", "adtopk.toml", {"scheme.scheduler": "fusion", "scheme.candidates": ["adtopk"]}),
+    Scheme(EQUALLY_DENSE, "topk-residual.toml", {"compressor.topk.density": 64 / 4096, "memory.residual.beta": 0.95}),
+    Scheme("blocktopk, 64 of 4096", "sparseloco.toml", {"compressor.blocktopk.value_type": "fp16"}, beside=EQUALLY_DENSE),
+    Scheme("sparseloco's exchange", "sparseloco.toml", {}, beside=EQUALLY_DENSE),
     Scheme("ef-sign with residual", "ef-sign.toml", {}, 1.3),
     Scheme("one-bit", "one-bit.toml"),
     Scheme("sign-sgd, majority vote", "sign-sgd-majority.toml"),
@@ -98,16 +105,34 @@ def measure(program: list[str], steps: int, run: Runner) -> dict[str, Any]:
     return figures
 
 
+def _encode(found: dict[str, Any]) -> list[float]:
+    """Milliseconds of compensate and encode, step by step."""
+    stages, nothing = found["stages_ms"], [0.0] * len(found["memcpy_ms"])
+    return [a + b for a, b in zip(stages.get("compensate", nothing), stages.get("encode", nothing))]
+
+
+def _beside(figures: dict[str, Any], scheme: Scheme, spread: Callable[..., str]) -> tuple[str, str, str]:
+    """The row of a scheme beside another: ratios of steps of equal number, each in memcpy of its own run."""
+    own, other = ([value / statistics.median(found["memcpy_ms"]) for value in _encode(found)]
+                  for found in (figures[scheme.what], figures[scheme.beside]))  # fmt: skip
+    ratios = [a / b for a, b in zip(own, other)]
+    median = statistics.median(ratios)
+    goal = f"<= {MOST_BESIDE:g}{' (missed)' if median > MOST_BESIDE else ''}"
+    return f"{scheme.what}: compensate and encode / {scheme.beside}", spread([median, min(ratios), max(ratios)], " x"), goal
+
+
 def table(figures: dict[str, Any], spread: Callable[..., str]) -> list[tuple[str, str, str]]:
     rows = []
     for scheme in SCHEMES:
         found = figures[scheme.what]
         stages, base = found["stages_ms"], statistics.median(found["memcpy_ms"])
         nothing = [0.0] * len(found["memcpy_ms"])
-        encode = [a + b for a, b in zip(stages.get("compensate", nothing), stages.get("encode", nothing))]
+        encode = _encode(found)
         for what, series, goal in (("compensate and encode", encode, scheme.goal), ("decode", stages.get("decode", nothing), None)):
             ratios = [value / base for value in series]
             three = [statistics.median(ratios), min(ratios), max(ratios)]
             missed = goal is not None and three[0] > goal
             rows.append((f"{scheme.what}: {what} / memcpy", spread(three, " x"), "" if goal is None else f"<= {goal:g}{' (missed)' if missed else ''}"))
+        if scheme.beside:
+            rows.append(_beside(figures, scheme, spread))
     return rows

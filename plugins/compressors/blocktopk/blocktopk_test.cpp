@@ -160,7 +160,8 @@ TEST(BlockTopK, EveryWorldEqualsTheOracle) {
 }
 
 TEST(BlockTopK, AMatrixOfManyBlocksWithTiesAndZerosEqualsTheOracle) {
-  const std::vector<Shape> shapes{{777, 1031}};
+  // The second result is so large that it is written past the caches.
+  const std::vector<Shape> shapes{{777, 1031}, {2064, 2064}};
   expect_large_gradients_equal(
       {.plugin = blocktopk(), .options = {{"value_type", "fp32"}}, .shapes = shapes},
       largest_of_blocks(shapes, 64, "fp32"));
@@ -282,7 +283,24 @@ TEST(BlockTopK, TwoMagnitudesOfEachBlockServeBlocksOfUnlikeScale) {
 }
 
 TEST(BlockTopK, CompensatingInTheSameCallChangesNoBit) {
-  expect_folding_changes_no_bit(blocktopk(), {}, {{70, 66}, {0}, {4100}});
+  expect_folding_changes_no_bit(blocktopk(), {}, {{70, 66}, {0}, {4100}, {1, 50}});
+}
+
+// From 1 MiB on work is written past the caches; more than 1024 columns are two strips.
+TEST(BlockTopK, CompensatingLargeGradientsInTheSameCallChangesNoBit) {
+  const std::vector<Shape> shapes{{260, 1100}, {270001}};
+  for (const uint32_t form : {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_NESTEROV}) {
+    RigSettings settings{.ranks = 1, .keep = true, .form = form};
+    CompressorRig two_sweeps(settings, shapes, blocktopk());
+    settings.fold = settings.fold_reads_before = true;
+    CompressorRig one_sweep(settings, shapes, blocktopk());
+    for (uint64_t step = 0; step < 2; ++step) {
+      const RankTensors gradients = draw_gradients(heavy_tailed, 1, {260 * 1100, 270001}, step);
+      EXPECT_EQ(two_sweeps.step(gradients), one_sweep.step(gradients));
+      for (uint64_t i = 0; i < shapes.size(); ++i)
+        EXPECT_TRUE(std::ranges::equal(two_sweeps.work(0, i), one_sweep.work(0, i)));
+    }
+  }
 }
 
 TEST(BlockTopK, EveryCodePathSendsTheSame) {
