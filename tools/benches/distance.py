@@ -36,9 +36,10 @@ TRIP_RATE = "100mbit"
 PROFILES = {"one": 1, "many": 48}  # gradients
 SIDE = 16  # of each
 TRIP_HOSTS = 4
-TOGETHER = 6  # contestants of a launch
-# `auto` chooses by measured times, so its trips are those of its choice. Horovod itself is there only if somebody has built it.
-EVERY = tuple(name for name in contestants.names() if name not in ("auto", contestants.HOROVOD_ITSELF))
+TOGETHER = 16  # contestants of a launch
+# `auto` chooses by measured times, so its trips are those of its choice. Horovod itself is there only if somebody has built it. Some
+# files exchange what another file exchanges.
+EVERY = tuple(name for name in contestants.names() if name not in ("auto", contestants.HOROVOD_ITSELF, *cells.SAME))
 DEFAULT = ("ddp", "dense", "wfbp", "topk-residual", "dgc", "ef-sign", "sign-sgd-majority", "qsgd", "power-sgd", "acp-sgd", "ok-topk", "dear")
 
 
@@ -89,6 +90,7 @@ def trips(names: Sequence[str], rounds: int, plugins: Path) -> dict[str, dict[st
                     quickest.append({name: min(one["step_ms"]) for name, one in figures.items()})
                 for name in group:
                     found[name][model] = slope(quickest[0][name], quickest[1][name])
+                    print(f"[bench] distance: {name}, {model}: {found[name][model]:.1f} round trips", file=sys.stderr)
     return found
 
 
@@ -113,7 +115,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--schemes",
         default=",".join(DEFAULT),
-        help="whose trips are counted, of ddp, dense and conf/ (default %(default)s); all: every one but auto",
+        help="whose trips are counted, of ddp, dense and conf/ (default %(default)s); all: every exchange but that of auto",
     )
     parser.add_argument("--json", action="store_true", help="figures as JSON instead of tables")
     options = parser.parse_args(arguments)

@@ -11,7 +11,7 @@ ROOM = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOM))
 
 from benches import bench, distance  # noqa: E402
-from benches.step import contestants, models  # noqa: E402
+from benches.step import cells, contestants, models  # noqa: E402
 from hosts.needed import needs_far_hosts  # noqa: E402
 
 
@@ -31,8 +31,8 @@ def test_tables_have_a_row_for_each_stream_and_scheme():
     assert distance.trip_rows({"dense": {"one": 1.04, "many": 2.0}})[1] == ("dense", "1.0", "2.0")
 
 
-def test_all_schemes_are_those_of_conf_and_torchs_own_ways():
-    files = {path.stem for path in contestants.CONF.glob("*.toml")} - {"auto"}
+def test_all_schemes_are_the_exchanges_of_conf_and_torchs_own_ways():
+    files = {path.stem for path in contestants.CONF.glob("*.toml")} - {"auto", *cells.SAME}
     assert set(distance.parse(["--schemes", "all"]).names) == files | set(contestants.TORCH) | {"dense"}
     assert set(distance.parse([]).names) <= set(contestants.names())
 

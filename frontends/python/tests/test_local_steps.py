@@ -80,6 +80,10 @@ def test_one_value_that_is_not_finite_is_found_in_any_part(value, place):
     assert not bool(is_finite(values))
 
 
+def test_finite_values_whose_sum_is_infinite_are_finite():
+    assert bool(is_finite(torch.full((3,), torch.finfo(torch.float32).max)))
+
+
 @pytest.mark.parametrize("ranks", worlds((1, 2, 3, 4, 8), (1, 3)))
 def test_ranks_that_train_apart_do_what_the_papers_say(ranks):
     succeed("local_steps.py", ranks)

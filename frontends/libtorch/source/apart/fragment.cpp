@@ -140,15 +140,7 @@ void Fragment::wait_for_results() {
 
 void Fragment::judge() {
   std::vector<at::Tensor> finite;
-  for (const at::Tensor& result : results_) {
-    if (result.numel() == 0) {
-      finite.push_back(at::ones({}, at::kBool));
-      continue;
-    }
-    // A NaN is both the least and the largest. This is one sweep; isfinite() of all is several.
-    const auto [least, largest] = at::aminmax(result);
-    finite.push_back(at::stack({least, largest}).isfinite().all());
-  }
+  for (const at::Tensor& result : results_) finite.push_back(is_finite(result));
   gone_.clear();
   for (const at::Tensor& one : finite) gone_.push_back(one.item<bool>() ? 0 : 1);
   is_there_ = true;

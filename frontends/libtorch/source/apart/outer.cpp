@@ -44,17 +44,32 @@ void in_parts(Parts tensors, const std::function<void(const Parts&)>& call) {
   }
 }
 
+at::Tensor is_finite(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return at::ones({}, at::kBool);
+  if (tensor.is_cpu()) {
+    // A sum is the quickest sweep. It is finite only if all elements are.
+    const at::Tensor total = tensor.sum().isfinite();
+    if (total.item<bool>()) return total;
+  }
+  // A NaN is both the least and the largest. This is one sweep; isfinite() of all is several.
+  const auto [least, largest] = at::aminmax(tensor);
+  return at::stack({least, largest}).isfinite().all();
+}
+
 // Products and sums are rounded apart. A fused operation (the argument `alpha`) gives other bits on
 // another kind of processor, and anchors must have equal bits on all ranks. The operations and
 // their order are those of the Python frontend, so anchors have its bits too.
 void move_anchor(const OuterStep& outer, const at::Tensor& anchor, const at::Tensor& drift,
                  const at::Tensor& momentum) {
-  at::Tensor move = drift;
   if (momentum.defined()) {
     momentum.mul_(outer.momentum).add_(drift);
-    move = outer.nesterov ? drift.add_(momentum.mul(outer.momentum)) : momentum;
+    if (outer.nesterov)
+      drift.add_(momentum.mul(outer.momentum));
+    else
+      drift.copy_(momentum);
   }
-  anchor.sub_(move.mul(outer.lr));
+  if (outer.lr != 1) drift.mul_(outer.lr);
+  anchor.sub_(drift);
 }
 
 }  // namespace penstock::torch

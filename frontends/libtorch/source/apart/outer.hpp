@@ -34,6 +34,9 @@ inline bool keeps_momentum(const OuterStep& outer) {
 using Parts = std::array<at::Tensor, 4>;
 void in_parts(Parts tensors, const std::function<void(const Parts&)>& call);
 
+// Whether no element is infinite or NaN: one bool, on the tensor's device.
+at::Tensor is_finite(const at::Tensor& tensor);
+
 // Changes `anchor` and `momentum` in place. May change `drift`, the mean of the ranks. All three
 // have one shape, element type and device. `momentum` is undefined if the outer step has no
 // momentum. Call it with gradient mode off.

@@ -33,6 +33,11 @@ def is_finite(tensor: torch.Tensor) -> torch.Tensor:
     """Whether no element is infinite or NaN: one bool, on the tensor's device."""
     if tensor.numel() == 0:
         return torch.tensor(True)
+    if tensor.device.type == "cpu":
+        # A sum is the quickest sweep. It is finite only if all elements are.
+        total = torch.isfinite(tensor.sum())
+        if bool(total):
+            return total
     # A NaN is both the least and the largest. This is one sweep; isfinite() of all is several.
     return torch.isfinite(torch.stack(torch.aminmax(tensor))).all()
 
@@ -75,8 +80,13 @@ class OuterStep:
         # another kind of processor, and anchors must have equal bits on all ranks.
         if momentum is not None:
             momentum.mul_(self.momentum).add_(drift)
-            drift = drift.add_(momentum * self.momentum) if self.nesterov else momentum
-        anchor.sub_(drift * self.lr)
+            if self.nesterov:
+                drift.add_(momentum * self.momentum)
+            else:
+                drift.copy_(momentum)
+        if self.lr != 1:
+            drift.mul_(self.lr)
+        anchor.sub_(drift)
 
 
 AVERAGE = OuterStep(lr=1.0, momentum=0.0)
