@@ -8,23 +8,17 @@ namespace penstock {
 
 namespace {
 
-// Whether a composite can add the payloads: only the compressor can add values of another dtype.
-bool is_sparse(const penstock_round& round) {
-  bool indices = false, values = false;
-  for (uint64_t i = 0; i < round.n_sections; ++i) {
-    const penstock_section_bound& section = *round.sections[i];
-    indices |= section.role == PENSTOCK_ROLE_INDICES && section.dtype == PENSTOCK_UINT32;
-    values |= section.role == PENSTOCK_ROLE_VALUES && section.dtype == PENSTOCK_FLOAT32;
-  }
-  return indices && values && round.n_sections == 2;
-}
-
 // Whether the payloads are index and value pairs, which need no check in host memory.
 bool are_pairs(const penstock_round& round) {
   return round.combine == PENSTOCK_COMBINE_GATHER && round.n_sections == 2 &&
          round.sections[0]->role == PENSTOCK_ROLE_INDICES &&
          round.sections[0]->dtype == PENSTOCK_UINT32 &&
          round.sections[1]->role == PENSTOCK_ROLE_VALUES;
+}
+
+// Whether a composite can add the payloads: only the compressor can add values of another dtype.
+bool is_sparse(const penstock_round& round) {
+  return are_pairs(round) && round.sections[1]->dtype == PENSTOCK_FLOAT32;
 }
 
 }  // namespace

@@ -14,7 +14,9 @@
 //     void finish(float unit, std::span<float> mean) const;
 //   };
 //
-// Payloads are gathered, because ranks choose different elements. kOverRanks: the mean is over all
+// Payloads are gathered, because ranks choose different elements. Positions count in the order of
+// the blocks and stand behind the values, so that no composite takes them for those of elements;
+// the core codes them like all indices. kOverRanks: the mean is over all
 // ranks, and elements that a rank did not send count as 0. kOverSenders: the mean of an element, or
 // of a transformed number, is over the ranks that sent it. Functions are [step] unless they plan.
 #pragma once
@@ -24,6 +26,7 @@
 #include <methods/block_choice.hpp>
 #include <methods/block_strips.hpp>
 #include <methods/block_values.hpp>
+#include <methods/density.hpp>
 #include <methods/folded.hpp>
 
 namespace penstock::sdk {
@@ -49,11 +52,12 @@ class BlockCompressor : public FoldingEncoder<Method> {
   }
 
   void plan(const PlanCall& call, const Item& item, CompressorNeed& need) {
+    check_indexable(item, "a choice from blocks");
     const Blocks blocks(item);
     const uint64_t entries = blocks.kept(k_);
     Round& round = need.round(PENSTOCK_COMBINE_GATHER);
-    round.section(PENSTOCK_ROLE_BITS, PENSTOCK_UINT8, twelve_bit_bytes(entries));
     values_.plan(round, entries, blocks.count());
+    round.section(PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, entries);
     if (over_ == kOverSenders) round.result_is_final().all_payloads();
     need.part_alignment = blocks.alignment();
     need.scratch_bytes =
@@ -68,9 +72,8 @@ class BlockCompressor : public FoldingEncoder<Method> {
     const Chosen chosen(call, blocks.kept(k_), whole_lines(sizeof(Room)));
     choose(call, item, blocks, chosen, fold);
     payload.kind(PENSTOCK_PAYLOAD_CODED);
-    const std::span<uint8_t> bytes = payload.room<uint8_t>(0);
-    pack_twelve_bits(chosen.positions.data(), chosen.positions.size(), bytes.data());
-    payload.count(0, bytes.size());
+    write_positions(blocks, chosen, payload.room<uint32_t>(values_.positions_at()));
+    payload.count(values_.positions_at(), chosen.positions.size());
     values_.write(payload, blocks, k_, chosen.values);
     if (item.keeps()) take_out(call, item, blocks, chosen);
   }
@@ -90,8 +93,9 @@ class BlockCompressor : public FoldingEncoder<Method> {
       const std::span<const Sender> senders = room_of_senders.first(n);
       float* const out = items[i].out().data();
       const bool is_streamed = streams(blocks, items[i]);
-      uint64_t first = 0;  // the number of the block's first entry
-      for (uint64_t b = 0; b < blocks.count(); ++b) {
+      uint64_t first = 0;   // the number of the block's first entry
+      uint64_t begins = 0;  // the position of the block's first element
+      for (uint64_t b = 0; b < blocks.count(); begins += blocks[b++].size()) {
         const Block block = blocks[b];
         if ((call.flags & PENSTOCK_DECODE_FIRST) != 0)
           std::fill_n(room.numbers, block.size(), 0.0f);
@@ -100,8 +104,8 @@ class BlockCompressor : public FoldingEncoder<Method> {
         if (over_ == kOverSenders) std::fill_n(room.n_senders, block.size(), 0u);
         const uint64_t count = Blocks::kept(block.size(), k_);
         for (const Sender& sender : senders) {
-          unpack_twelve_bits(sender.parts.positions, first, count, room.positions);
-          check_positions(payloads.at(i, sender.at), b, {room.positions, count}, block.size());
+          read_positions(payloads.at(i, sender.at), {sender.parts.positions + first, count}, begins,
+                         block.size(), room.positions);
           values_.read(sender.parts, b, first, count, room.values);
           add(room, count);
         }
@@ -215,15 +219,29 @@ class BlockCompressor : public FoldingEncoder<Method> {
     }
   }
 
-  static void check_positions(const PayloadReader& payload, uint64_t block,
-                              std::span<const uint16_t> positions, uint64_t size) {
+  // Positions travel in the order of the blocks, in which they ascend: the position of a block's
+  // first element is the size of all blocks before it.
+  void write_positions(const Blocks& blocks, const Chosen& chosen,
+                       std::span<uint32_t> target) const {
+    uint64_t first = 0, begins = 0;
+    for (uint64_t b = 0; b < blocks.count(); ++b) {
+      const uint64_t size = blocks[b].size(), end = first + Blocks::kept(size, k_);
+      for (; first < end; ++first)
+        target[first] = static_cast<uint32_t>(begins + chosen.positions[first]);
+      begins += size;
+    }
+  }
+  // Positions of a block of `size` elements, the first of which is at position `begins`; `within`
+  // becomes the positions in the block.
+  static void read_positions(const PayloadReader& payload, std::span<const uint32_t> positions,
+                             uint64_t begins, uint64_t size, uint16_t* within) {
+    uint64_t least = begins;
     for (uint64_t j = 0; j < positions.size(); ++j) {
-      if (positions[j] >= size)
-        throw payload.error("has position ", positions[j], " in block ", block,
-                            ", expected one below ", size);
-      if (j > 0 && positions[j] <= positions[j - 1])
-        throw payload.error("has position ", positions[j], " behind ", positions[j - 1],
-                            " in block ", block, ", expected positions to ascend");
+      if (positions[j] < least || positions[j] - begins >= size)
+        throw payload.error("has position ", positions[j], ", expected one from ", least, " to ",
+                            begins + size - 1, ": positions ascend from block to block");
+      within[j] = static_cast<uint16_t>(positions[j] - begins);
+      least = uint64_t{positions[j]} + 1;
     }
   }
 

@@ -21,7 +21,7 @@ namespace penstock::sdk {
 
 // The payload of one rank during decode. Pointers point into it.
 struct BlockSender {
-  const uint8_t* positions;
+  const uint32_t* positions;
   const void* values;     // numbers or codes
   const uint16_t* means;  // sign2: two float16 of each block
   const float* numbers;   // int2: four
@@ -38,7 +38,7 @@ class BlockValues {
 
   bool is_exact() const { return type_ == Type::kFloat32; }
 
-  // Adds the sections to a round whose section 0 holds the positions of `entries` elements.
+  // Adds the first sections of a round.
   void plan(Round& round, uint64_t entries, uint64_t blocks) const {
     switch (type_) {
       case Type::kFloat32:
@@ -59,59 +59,64 @@ class BlockValues {
     }
   }
 
+  // The section behind those of the values.
+  uint64_t positions_at() const {
+    return type_ == Type::kFloat32 ? 1 : type_ == Type::kSign2 ? 3 : 2;
+  }
+
   // [step] Writes the sections for `values`, the chosen values of all blocks, of which a whole
   // block has `k`, and replaces each value by the number that the receiver reads.
   void write(PayloadWriter& payload, const Blocks& blocks, uint64_t k,
              std::span<float> values) const {
     switch (type_) {
       case Type::kFloat32:
-        std::copy(values.begin(), values.end(), payload.room<float>(1).begin());
+        std::copy(values.begin(), values.end(), payload.room<float>(0).begin());
         break;
       case Type::kFloat16: {
         const float unit = unit_of(values);
-        payload.room<float>(2)[0] = unit;
+        payload.room<float>(1)[0] = unit;
         kernels::narrow_values(kernels::ValueType::kFloat16, values.data(), values.size(),
-                               payload.room<uint16_t>(1).data(), unit);
-        payload.count(2, 1);
+                               payload.room<uint16_t>(0).data(), unit);
+        payload.count(1, 1);
         break;
       }
       case Type::kInt2:
         write_four_numbers(payload, values);
-        payload.count(2, 4);
+        payload.count(1, 4);
         break;
       case Type::kSign2:
         write_magnitudes(payload, blocks, k, values);
-        payload.count(2, 2 * blocks.count());
-        payload.count(3, 1);
+        payload.count(1, 2 * blocks.count());
+        payload.count(2, 1);
     }
-    payload.count(1, is_coded() ? words(values.size()) : values.size());
+    payload.count(0, is_coded() ? words(values.size()) : values.size());
   }
 
   // [step] Checks the counts and the scales of a payload: INVALID_PAYLOAD names what is wrong.
   BlockSender checked(const PayloadReader& payload, uint64_t entries, uint64_t blocks) const {
     BlockSender sender{};
-    sender.positions = payload.section<uint8_t>(0, twelve_bit_bytes(entries)).data();
+    sender.positions = payload.section<uint32_t>(positions_at(), entries).data();
     switch (type_) {
       case Type::kFloat32:
-        sender.values = payload.section<float>(1, entries).data();
+        sender.values = payload.section<float>(0, entries).data();
         break;
       case Type::kFloat16:
-        sender.values = payload.section<uint16_t>(1, entries).data();
-        sender.unit = checked_unit(payload, 2);
+        sender.values = payload.section<uint16_t>(0, entries).data();
+        sender.unit = checked_unit(payload, 1);
         break;
       case Type::kInt2:
-        sender.values = payload.section<uint64_t>(1, words(entries)).data();
-        sender.numbers = payload.section<float>(2, 4).data();
+        sender.values = payload.section<uint64_t>(0, words(entries)).data();
+        sender.numbers = payload.section<float>(1, 4).data();
         break;
       case Type::kSign2: {
-        sender.values = payload.section<uint64_t>(1, words(entries)).data();
-        const auto means = payload.section<uint16_t>(2, 2 * blocks);
+        sender.values = payload.section<uint64_t>(0, words(entries)).data();
+        const auto means = payload.section<uint16_t>(1, 2 * blocks);
         for (uint64_t m = 0; m < means.size(); ++m)
           if (means[m] > kLargestHalf)
             throw payload.error("has ", kernels::half_to_float(means[m]), " as magnitude ", m % 2,
                                 " of block ", m / 2, ", expected a finite number of at least 0");
         sender.means = means.data();
-        sender.unit = checked_unit(payload, 3);
+        sender.unit = checked_unit(payload, 2);
       }
     }
     return sender;
@@ -206,7 +211,7 @@ class BlockValues {
       const double z = (value - mean) / step + 2;
       return static_cast<uint8_t>((z > 0.5) + (z >= 1.5) + (z > 2.5));
     };
-    uint64_t* const codes = payload.room<uint64_t>(1).data();
+    uint64_t* const codes = payload.room<uint64_t>(0).data();
     double centres[4] = {}, counts[4] = {};
     write_codes(values, codes, [&](uint64_t i) {
       const uint8_t code = code_of(values[i]);
@@ -214,7 +219,7 @@ class BlockValues {
       counts[code] += 1;
       return code;
     });
-    float* const numbers = payload.room<float>(2).data();
+    float* const numbers = payload.room<float>(1).data();
     for (int z = 0; z < 4; ++z)
       numbers[z] = static_cast<float>(mean + (counts[z] == 0 ? 0 : centres[z] / counts[z]));
     for (uint64_t i = 0; i < values.size(); ++i)
@@ -226,8 +231,8 @@ class BlockValues {
   static void write_magnitudes(PayloadWriter& payload, const Blocks& blocks, uint64_t k,
                                std::span<float> values) {
     const float unit = unit_of(values);
-    payload.room<float>(3)[0] = unit;
-    uint16_t* const halves = payload.room<uint16_t>(2).data();
+    payload.room<float>(2)[0] = unit;
+    uint16_t* const halves = payload.room<uint16_t>(1).data();
     uint64_t block = 0, ends = 0;  // the block of a value, and the number of its last value + 1
     double mean = 0;
     float magnitudes[2] = {};
@@ -238,7 +243,7 @@ class BlockValues {
       kernels::narrow_values(kernels::ValueType::kFloat16, magnitudes, 2, halves + 2 * block++,
                              unit);
     };
-    write_codes(values, payload.room<uint64_t>(1).data(), [&](uint64_t i) {
+    write_codes(values, payload.room<uint64_t>(0).data(), [&](uint64_t i) {
       if (i == ends) begin_block(i);
       const bool high = std::fabs(values[i]) > mean, negative = values[i] < 0;
       values[i] = negative ? -magnitudes[high] : magnitudes[high];

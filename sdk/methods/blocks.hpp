@@ -1,5 +1,4 @@
-// Blocks of 64 x 64 elements, for methods that choose the largest elements of each block, and the
-// form in which positions within a block travel: 12 bits each, two in three bytes.
+// Blocks of 64 x 64 elements, for methods that choose the largest elements of each block.
 //
 // A gradient of two dimensions is cut into blocks of 64 rows and 64 columns; the blocks at its
 // lower and right edges are smaller. Every other gradient, and a matrix of one column, is cut into
@@ -111,37 +110,5 @@ class Blocks {
   uint64_t cols_;
   uint64_t across_;  // blocks in a row of blocks
 };
-
-// ---- Numbers of 12 bits ----
-// Number i is bits 12 i to 12 i + 11 of the sequence of bytes, counted from the lowest bit of byte
-// 0. Bits after the last number are 0 when written and ignored when read.
-
-constexpr uint64_t twelve_bit_bytes(uint64_t count) {
-  return count / 2 * 3 + count % 2 * 2;
-}
-
-// numbers[count], all below 4096, -> bytes[twelve_bit_bytes(count)].
-inline void pack_twelve_bits(const uint16_t* numbers, uint64_t count, uint8_t* bytes) {
-  for (uint64_t i = 0; i + 1 < count; i += 2, bytes += 3) {
-    const uint32_t pair = numbers[i] | uint32_t{numbers[i + 1]} << 12;
-    bytes[0] = static_cast<uint8_t>(pair);
-    bytes[1] = static_cast<uint8_t>(pair >> 8);
-    bytes[2] = static_cast<uint8_t>(pair >> 16);
-  }
-  if (count % 2 == 0) return;
-  bytes[0] = static_cast<uint8_t>(numbers[count - 1]);
-  bytes[1] = static_cast<uint8_t>(numbers[count - 1] >> 8);
-}
-
-// Reads `count` numbers from number `first` on.
-inline void unpack_twelve_bits(const uint8_t* bytes, uint64_t first, uint64_t count,
-                               uint16_t* numbers) {
-  for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t at = first + i;
-    const uint8_t* const from = bytes + at / 2 * 3 + at % 2;
-    const uint32_t two = from[0] | uint32_t{from[1]} << 8;
-    numbers[i] = static_cast<uint16_t>((at % 2 == 0 ? two : two >> 4) & 0xfff);
-  }
-}
 
 }  // namespace penstock::sdk

@@ -1,4 +1,4 @@
-// Blocks, numbers of 12 bits, and the choice from blocks, against plain loops.
+// Blocks, and the choice from blocks, against plain loops.
 #include <methods/block_choice.hpp>
 #include <support/sparse_oracle.hpp>
 #include <testing/data.hpp>
@@ -73,30 +73,6 @@ TEST(Blocks, KeepTheirRoundedShareAndAtLeastOne) {
   EXPECT_EQ(Blocks::kept(96, 64), 2u);  // 1.5
   EXPECT_EQ(Blocks::kept(77, 4096), 77u);
   EXPECT_EQ(Blocks(4096 + 96, 0).kept(64), 66u);
-}
-
-TEST(TwelveBits, EveryCountComesBackFromAnyPlace) {
-  Random random(3);
-  for (uint64_t count = 0; count < 40; ++count) {
-    std::vector<uint16_t> numbers(count), found(count);
-    for (uint16_t& number : numbers) number = static_cast<uint16_t>(random.below(4096));
-    std::vector<uint8_t> bytes(sdk::twelve_bit_bytes(count) + 1, 0xaa);
-    sdk::pack_twelve_bits(numbers.data(), count, bytes.data());
-    EXPECT_EQ(bytes.back(), 0xaa);
-    EXPECT_EQ(bytes.size(), (count * 12 + 7) / 8 + 1);
-    for (uint64_t first = 0; first <= count; ++first) {
-      sdk::unpack_twelve_bits(bytes.data(), first, count - first, found.data());
-      for (uint64_t i = first; i < count; ++i) ASSERT_EQ(found[i - first], numbers[i]);
-    }
-  }
-}
-
-TEST(TwelveBits, TwoNumbersLieInThreeBytesLowBitsFirst) {
-  const uint16_t numbers[] = {0xabc, 0x123, 0x456};
-  uint8_t bytes[5];
-  sdk::pack_twelve_bits(numbers, 3, bytes);
-  EXPECT_EQ(std::vector<uint8_t>(bytes, bytes + 5),
-            (std::vector<uint8_t>{0xbc, 0x3a, 0x12, 0x56, 4}));
 }
 
 // Blocks whose scales differ mislead the guess from the block before; ties and zeros do too.

@@ -75,6 +75,7 @@ DILOCO_STEP = Outer(0.7, 0.9)
 _CONTESTANTS = (
     Contestant(DENSE, apart=False),
     Contestant(DILOCO, outer=DILOCO_STEP),
+    Contestant("local-sgd", file=DILOCO),  # the same drift, and the mean as the outer step
     Contestant("sparseloco"),
     Contestant("streaming-diloco", outer=DILOCO_STEP, fragments=3, delay=5, mix=0.5),
 )

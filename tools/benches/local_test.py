@@ -92,6 +92,10 @@ def test_each_setting_has_a_folder_of_its_own(tmp_path: Path) -> None:
     assert len({one.folder(tmp_path) for one in (job, *others)}) == 1 + len(others)
 
 
+def test_dense_gradients_have_no_rounds_so_one_training_serves_tables_of_all_lengths(tmp_path: Path) -> None:
+    assert Job("s-sgd", 0.003, 3000, 2, 1, 30).folder(tmp_path) == Job("s-sgd", 0.003, 3000, 2, 1, 5).folder(tmp_path)
+
+
 def test_the_rate_rises_for_three_hundredths_of_the_steps_and_falls_to_a_tenth() -> None:
     rates = [Job("diloco", 0.01, 1000, 2, 1, 30).rate_at(step) for step in range(1000)]
     assert rates[0] == pytest.approx(0.01 / 30) and rates[29] == rates[30] == pytest.approx(0.01)
@@ -100,7 +104,7 @@ def test_the_rate_rises_for_three_hundredths_of_the_steps_and_falls_to_a_tenth()
 
 
 def test_the_arguments_are_those_of_the_heads_of_the_files() -> None:
-    for name in NAMES[1:]:
+    for name in (name for name in NAMES[1:] if not contestant(name).file):
         head = (local.REPOSITORY / f"conf/{name}.toml").read_text()
         outer = contestant(name).outer
         said = "outer=None" if outer is None else f"outer=OuterStep(lr={outer.lr:g}, momentum={outer.momentum:g})"

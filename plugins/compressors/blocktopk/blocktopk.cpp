@@ -1,5 +1,5 @@
-// Block top-k: sends the largest elements of every block of 64 x 64, with positions of 12 bits and
-// values of 32, 16 or about 2 bits. It is the compressor of SparseLoCo.
+// Block top-k: sends the largest elements of every block of 64 x 64, with values of 32, 16 or about 2
+// bits. It is the compressor of SparseLoCo.
 // Source: Sarfi, Thérien, Lidin, Belilovsky, "Communication Efficient LLM Pre-training with
 // SparseLoCo", arXiv:2508.15706, 2025. See README.md for where this differs and why.
 #include <methods/block_compressor.hpp>
@@ -23,6 +23,6 @@ class BlockTopK : public sdk::BlockCompressor<BlockTopK> {
 }  // namespace
 
 PENSTOCK_COMPRESSOR(BlockTopK, "compressor/blocktopk", "0.1.0",
-                    "sends the largest elements of every block of 64 x 64, 12 bits a position",
+                    "sends the largest elements of every block of 64 x 64",
                     "Sarfi et al., Communication Efficient LLM Pre-training with SparseLoCo, "
                     "arXiv:2508.15706, 2025");

@@ -209,13 +209,13 @@ TEST(BlockTopK, PartialBlocksSendTheirShareAndAtLeastOne) {
       {{4097}, 65}, {{64, 64}, 64}, {{65, 64}, 65}, {{65, 65}, 67}, {{2, 64, 64}, 128}};
   for (const auto& [shape, entries] : expected) {
     CompressorRig rig({.ranks = 1}, {shape}, blocktopk());
-    EXPECT_EQ(rig.need(0).rounds[0].sections[1].capacity, entries) << text_of(shape);
+    EXPECT_EQ(rig.need(0).rounds[0].sections[0].capacity, entries) << text_of(shape);
   }
 }
 
 TEST(BlockTopK, SendsAsManyBytesAsItSays) {
   const std::map<std::string, uint64_t> expected{
-      {"fp32", 352}, {"fp16", 228}, {"int2", 128}, {"sign2", 120}};
+      {"fp32", 512}, {"fp16", 388}, {"int2", 288}, {"sign2", 280}};
   for (const auto& [type, bytes] : expected) {
     CompressorRig rig({.ranks = 1}, {{64, 64}}, blocktopk(), {{"value_type", type.c_str()}});
     uint64_t sent = 0;
@@ -307,6 +307,10 @@ TEST(BlockTopK, EveryCodePathSendsTheSame) {
   expect_one_result_wherever_it_runs(blocktopk(), {}, {{200, 300}, {140003}});
 }
 
+TEST(BlockTopK, HugeGradientsAreRefused) {
+  expect_huge_gradients_are_refused(blocktopk());
+}
+
 TEST(BlockTopK, PayloadsThatCannotBeAreRefusedByRankAndGradient) {
   for (const std::string& type : kTypes) {
     CompressorRig rig({.ranks = 1}, {{65, 70}}, blocktopk(), {{"value_type", type.c_str()}});
@@ -314,25 +318,23 @@ TEST(BlockTopK, PayloadsThatCannotBeAreRefusedByRankAndGradient) {
     const auto refused = [&](const std::function<void(OwnedPayload&)>& change, const char* why) {
       expect_refused(rig, x, change, why);
     };
+    const uint64_t last = type == "fp32" ? 1 : type == "sign2" ? 3 : 2;
     refused([](OwnedPayload& p) { p.section(0).count -= 1; }, "elements in section 0");
-    refused([](OwnedPayload& p) { p.section(1).count -= 1; }, "elements in section 1");
-    refused([](OwnedPayload& p) { entry<uint8_t>(p, 0, 0) = entry<uint8_t>(p, 0, 1) = 0xff; },
-            "positions to ascend");
-    // The last block has one row of 6: its position is the last number of the section.
-    refused(
-        [](OwnedPayload& p) {
-          const uint64_t end = p.section(0).count;
-          entry<uint8_t>(p, 0, end - 1) = entry<uint8_t>(p, 0, end - 2) = 0xff;
-        },
-        "expected one below 6");
+    refused([&](OwnedPayload& p) { p.section(last).count -= 1; },
+            ("elements in section " + std::to_string(last)).c_str());
+    refused([&](OwnedPayload& p) { entry<uint32_t>(p, last, 0) = entry<uint32_t>(p, last, 1); },
+            "to 4095: positions ascend");
+    // The last block has one row of 6.
+    refused([&](OwnedPayload& p) { entry<uint32_t>(p, last, p.section(last).count - 1) = 65 * 70; },
+            "expected one from 4544 to 4549");
     if (type == "fp16" || type == "sign2") {
-      const uint64_t section = type == "fp16" ? 2 : 3;
+      const uint64_t section = last - 1;
       for (const float unit : {0.0f, -1.0f, 3.0f, INFINITY, NAN, 0x1p97f, 0x1p-127f})
         refused([&](OwnedPayload& p) { entry<float>(p, section, 0) = unit; }, "has a unit of");
     }
     if (type == "sign2")
       for (const uint16_t half : {0x7c00, 0x8001, 0x7e00})
-        refused([&](OwnedPayload& p) { entry<uint16_t>(p, 2, 3) = half; },
+        refused([&](OwnedPayload& p) { entry<uint16_t>(p, 1, 3) = half; },
                 "magnitude 1 of block 1");
     expect_any_bytes_are_survived(rig);
   }
