@@ -46,4 +46,6 @@ def test_ranks_far_apart_hide_an_exchange_under_their_steps():
     assert ran.returncode == 0, ran.stderr[-2000:]
     ways = json.loads(ran.stdout[ran.stdout.index("{") :])["ways"]
     assert ways["sparseloco, blocking"]["delay"] == 0 and ways["sparseloco"]["delay"] >= 1
-    assert ways["sparseloco"]["payload_bytes"] == ways["sparseloco, blocking"]["payload_bytes"] > 0
+    # Coded positions take a few bytes more or less, because the drifts differ.
+    assert ways["sparseloco"]["payload_bytes"] == pytest.approx(ways["sparseloco, blocking"]["payload_bytes"], rel=1e-3)
+    assert 1e5 < ways["sparseloco"]["payload_bytes"] < 4 * 25.6e6 / 185

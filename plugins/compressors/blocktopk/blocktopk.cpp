@@ -1,7 +1,7 @@
-// Block top-k: sends the largest elements of every block of 64 x 64, with values of 32, 16 or about 2
-// bits. It is the compressor of SparseLoCo.
-// Source: Sarfi, Thérien, Lidin, Belilovsky, "Communication Efficient LLM Pre-training with
-// SparseLoCo", arXiv:2508.15706, 2025. See README.md for where this differs and why.
+// Block top-k: sends the largest elements of every block of 64 x 64, with values of 32, 16 or about
+// 2 bits. It is the compressor of SparseLoCo. Source: Sarfi, Thérien, Lidin, Belilovsky,
+// "Communication Efficient LLM Pre-training with SparseLoCo", arXiv:2508.15706, 2025. See README.md
+// for where this differs and why.
 #include <methods/block_compressor.hpp>
 
 namespace sdk = penstock::sdk;
