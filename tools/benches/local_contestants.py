@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,6 @@ class Contestant:
 
     name: str
     file: str = ""  # of conf/; like the contestant, if empty
-    changes: dict[str, Any] = field(default_factory=dict)  # keys of the file that are replaced
     rate: float = 3e-3  # the highest rate of AdamW, equal for all; `--rates` searches better ones
     apart: bool = True  # False: DistributedOptimizer
     outer: Outer | None = None
@@ -47,7 +46,7 @@ class Contestant:
     def scheme(self) -> str:
         """The TOML text of the scheme, without comments."""
         table = toml_text.load(CONF / f"{self.file or self.name}.toml")
-        return toml_text.dump(toml_text.replaced({key: value for key, value in table.items() if key != "runtime"}, self.changes))
+        return toml_text.dump({key: value for key, value in table.items() if key != "runtime"})
 
     def wrap(self, optimizer: torch.optim.Optimizer, named: Iterable[tuple[str, torch.Tensor]], every: int) -> Any:
         """The optimizer that exchanges gradients or drifts. Collective."""
@@ -67,8 +66,7 @@ class Contestant:
             return "gradients, every step"
         outer = "mean" if self.outer is None else f"OuterStep({self.outer.lr:g}, {self.outer.momentum:g})"
         parts = f", {self.fragments} fragments, delay {self.delay}, mix {self.mix:g}" if self.fragments > 1 else ""
-        changes = "".join(f", {key.split('.')[-1]} = {value}" for key, value in self.changes.items())
-        return f"drift, H = {every}, {outer}{parts}{changes}"
+        return f"drift, H = {every}, {outer}{parts}"
 
 
 DILOCO_STEP = Outer(0.7, 0.9)
