@@ -193,17 +193,16 @@ class BlockCompressor : public FoldingEncoder<Method> {
   void take_out(const Call& call, const Item& item, const Blocks& blocks,
                 const Chosen& chosen) const {
     float* const work = item.work().data();
-    uint64_t first = 0, fetched = 0;
+    uint64_t first = 0;
     for (uint64_t b = 0; b < blocks.count(); ++b) {
       const Block block = blocks[b];
+      const uint64_t end = first + Blocks::kept(block.size(), k_);
       if (!transforms() && b + 1 < blocks.count()) {
         // Work has left the caches, and no processor foresees these places.
         const Block next = blocks[b + 1];
-        fetched = first + Blocks::kept(block.size(), k_);
-        for (uint64_t j = Blocks::kept(next.size(), k_); j-- > 0; ++fetched)
-          __builtin_prefetch(work + next.element(chosen.positions[fetched]), 1);
+        for (uint64_t j = 0; j < Blocks::kept(next.size(), k_); ++j)
+          __builtin_prefetch(work + next.element(chosen.positions[end + j]), 1);
       }
-      const uint64_t end = first + Blocks::kept(block.size(), k_);
       if constexpr (transforms()) {
         float* const numbers = call.scratch<Room>(1)[0].numbers;
         std::fill_n(numbers, block.size(), 0.0f);
