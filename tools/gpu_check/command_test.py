@@ -13,6 +13,7 @@ import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tools"))
 
 from gpu_check.parts import NAMES  # noqa: E402
+from gpu_check.processes import Stopped  # noqa: E402
+from gpu_check.run import Run  # noqa: E402
 
 NO_DEVICE = "echo skipped: no CUDA device"
 STUBS = {
@@ -236,3 +239,40 @@ def test_an_argument_that_means_nothing_is_named(words, said):
 def test_help_lists_the_parts():
     done = subprocess.run([REPOSITORY / "tools/gpu-check", "--help"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and all(f"  {name} " in done.stdout for name in NAMES)
+
+
+def test_stopped_at_any_line_before_the_parts_it_keeps_its_files(place, monkeypatch):
+    monkeypatch.setenv("PATH", f"{place.tools}:/usr/bin:/bin")
+
+    def stopped_at(count: int) -> bool:
+        """False if there are fewer lines than that."""
+        lines = iter(range(count))
+
+        def at_line(frame: FrameType, event: str, _: object) -> Any:
+            if frame.f_code not in (Run.prepare.__code__, Run.programs.__code__):
+                return None
+            if event == "line" and next(lines, None) is None:
+                sys.settrace(None)
+                raise Stopped(signal.SIGTERM)
+            return at_line
+
+        shutil.rmtree(place.out, ignore_errors=True)
+        run = Run(place.root, place.root / "build/gpu-check", place.out, time.monotonic(), float("inf"), is_short=False)
+        run.machine.look = lambda: None  # type: ignore[method-assign]
+        before = sys.gettrace()
+        sys.settrace(at_line)
+        try:
+            run.prepare(anew=False, again=False)
+        except Stopped:
+            run.finish()
+            assert not run.failed, f"stopped at line {count}"
+            is_kept(place)
+            return True
+        finally:
+            sys.settrace(before)
+        return False
+
+    count = 0
+    while stopped_at(count):
+        count += 1
+    assert count > 20

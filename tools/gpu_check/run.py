@@ -75,7 +75,6 @@ class Run:
         programs = self.programs(anew)
         runtime = self.work / "runtime"
         why_no_runtime = build.lay_out_runtime(runtime, self.repository, programs)
-        self.setting = Setting(self.repository, self.work, self.found, programs, self.machine, self.is_short, why_no_runtime)
         folders = [runtime, self.repository / "frontends/python", self.repository / "tools/benches"]
         name = build.stamp([programs / one for one in build.PROGRAMS], folders)
         name += f" {self.machine.devices} {'short' if self.is_short else 'long'}"
@@ -85,6 +84,8 @@ class Run:
             kept = {"of": name, "parts": {}}
         self.of, self.states = name, kept["parts"]
         write(self.found / "machine.json", json.dumps(self.machine.facts(), indent=1))
+        # Last: from here on `keep` writes the states, and a signal may come at any line.
+        self.setting = Setting(self.repository, self.work, self.found, programs, self.machine, self.is_short, why_no_runtime)
 
     def programs(self, anew: bool) -> Path:
         """The folder of the programs: prebuilt programs if they can be used, else programs built here."""
