@@ -1,62 +1,22 @@
 // The C interface (runtime.h): turns C arguments into calls of the runtime, and results into
-// statuses. It contains no logic.
+// statuses. It contains no logic. Named operations are in operations.cpp.
+
+#include "core/library/door.hpp"
 
 #include "core/base/hash.hpp"
-#include "core/base/process.hpp"
 #include "core/control/protocol.hpp"
 #include "core/plugin/c_struct.hpp"
-#include "core/runtime/runtime.hpp"
-#include "core/runtime/step_protocol.hpp"
-#include "core/set/set.hpp"
+#include "core/tensor/outer_step.hpp"
 
-#include <exception>
-
-using penstock::HomeProcess;
-using penstock::Operation;
+using penstock::door;
 using penstock::Runtime;
 using penstock::Set;
 using penstock::Status;
 using penstock::StepProtocol;
 using penstock::take_struct;
-using penstock::to_c;
 using penstock::view;
 
-struct penstock_runtime {
-  penstock::RuntimeHandle runtime;
-  HomeProcess home = {};
-};
-struct penstock_set {
-  penstock::SetHandle set;
-  StepProtocol step;
-  HomeProcess home = {};
-};
-struct penstock_operation {
-  std::shared_ptr<Operation> operation;
-  HomeProcess home = {};
-};
-
 namespace {
-
-// Exceptions must not pass this interface.
-template <typename Body>
-penstock_status* door(Body&& body) noexcept {
-  try {
-    return to_c(body());
-  } catch (const std::bad_alloc&) {
-    return to_c(Status(penstock::Code::out_of_memory, "out of memory"));
-  } catch (const std::exception& error) {
-    return to_c(Status(penstock::Code::internal, error.what()));
-  }
-}
-
-// For a call with a handle. Only the process that made the handle may use it.
-template <typename Handle, typename Body>
-penstock_status* door(const Handle* handle, Body&& body) noexcept {
-  return door([&]() -> Status {
-    PENSTOCK_TRY(handle->home.check());
-    return body();
-  });
-}
 
 Status emit(penstock::Result<std::string> text, void* context, penstock_text_sink sink) {
   if (!text.ok()) return text.status();
@@ -334,63 +294,12 @@ penstock_status* penstock_set_counters(penstock_set* set, penstock_counters* cou
   });
 }
 
-penstock_status* penstock_operations_submit(penstock_runtime* runtime,
-                                            const penstock_operation_declaration* declarations,
-                                            uint64_t n_operations,
-                                            penstock_operation** operations) {
-  return door(runtime, [&]() -> Status {
-    std::vector<penstock_operation_declaration> copies(n_operations);
-    std::vector<std::unique_ptr<penstock_operation>> made(n_operations);
-    const auto* next = reinterpret_cast<const std::byte*>(declarations);
-    for (uint64_t i = 0; i < n_operations; ++i) {
-      const auto* declaration = reinterpret_cast<const penstock_operation_declaration*>(next);
-      PENSTOCK_TRY(take_struct(declaration, "penstock_operation_declaration", copies[i]));
-      next += declarations->struct_size;
-      made[i] = std::make_unique<penstock_operation>();
-    }
-    PENSTOCK_ASSIGN(auto submitted, runtime->runtime->operations().submit(copies));
-    for (uint64_t i = 0; i < n_operations; ++i) {
-      made[i]->operation = std::move(submitted[i]);
-      operations[i] = made[i].release();
-    }
-    return {};
+penstock_status* penstock_take_outer_step(const penstock_outer_step* step) {
+  return door([&]() -> Status {
+    penstock_outer_step copy{};
+    PENSTOCK_TRY(take_struct(step, "penstock_outer_step", copy));
+    return penstock::take_outer_step(copy);
   });
-}
-penstock_status* penstock_operation_submit(penstock_runtime* runtime,
-                                           const penstock_operation_declaration* declaration,
-                                           penstock_operation** operation) {
-  return penstock_operations_submit(runtime, declaration, 1, operation);
-}
-penstock_status* penstock_operation_poll(penstock_operation* operation, uint32_t* done) {
-  return door(operation, [&]() -> Status {
-    *done = operation->operation->done() ? 1 : 0;
-    return {};
-  });
-}
-penstock_status* penstock_operation_wait(penstock_operation* operation) {
-  return door(operation, [&] { return operation->operation->wait(); });
-}
-penstock_status* penstock_operation_result(penstock_operation* operation, const void** data,
-                                           uint64_t* bytes, const uint64_t** rows,
-                                           uint64_t* n_rows) {
-  return door(operation, [&]() -> Status {
-    PENSTOCK_ASSIGN(Operation::Output output, operation->operation->result());
-    *data = output.data;
-    *bytes = output.bytes;
-    *rows = output.rows.data();
-    *n_rows = output.rows.size();
-    return {};
-  });
-}
-void penstock_operation_release(penstock_operation* operation) {
-  if (operation == nullptr || !operation->home.is_here()) return;
-  if (!operation->operation->done()) (void)operation->operation->wait();
-  delete operation;
-}
-
-penstock_status* penstock_join(penstock_runtime* runtime, uint64_t patience_us,
-                               uint32_t* last_rank) {
-  return door(runtime, [&] { return runtime->runtime->join(patience_us, *last_rank); });
 }
 
 }  // extern "C"

@@ -46,6 +46,8 @@ PENSTOCK_FIRST_BYTES(penstock_set_declaration, reserved);
 PENSTOCK_FIRST_BYTES(penstock_operation_declaration, average);
 // ABI 0.9.
 PENSTOCK_FIRST_BYTES(penstock_introduction, gather);
+// ABI 0.14.
+PENSTOCK_FIRST_BYTES(penstock_outer_step, nesterov);
 
 #undef PENSTOCK_FIRST_BYTES
 

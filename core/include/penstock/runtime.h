@@ -24,13 +24,11 @@ PENSTOCK_API void penstock_error_free(penstock_status* error);
 /* Makes an error of the frontend: `code` from base.h (an unknown code becomes INTERNAL), `message` copied. Functions of tables
  * that the frontend lends return such errors; the caller of these functions then owns the error. Null if `code` is OK. [any] */
 PENSTOCK_API penstock_status* penstock_error_make(uint32_t code, penstock_str message);
-
 /* The version of the product, "major.minor.patch", and of the ABI. */
 PENSTOCK_API penstock_str penstock_version(void);
 PENSTOCK_API uint32_t penstock_abi_version(void); /* major << 16 | minor */
 
 /* ---- Runtime ---- */
-
 /* Receives a text in one piece. */
 typedef void (*penstock_text_sink)(void* context, penstock_str text);
 
@@ -60,7 +58,6 @@ typedef struct penstock_runtime_options {
   void* borrowed_instance;
   const penstock_introduction* introduction; /* null: rank and size come from the launcher's variables or from the transport */
 } penstock_runtime_options;
-
 /* Loads configuration and plugins, finds the other ranks (rendezvous) and compares both with theirs. Collective. */
 PENSTOCK_API penstock_status* penstock_runtime_open(const penstock_runtime_options* options, penstock_runtime** runtime);
 /* Ends all threads. Sets and operations must be destroyed before. `runtime` may be null. */
@@ -78,15 +75,12 @@ typedef struct penstock_topology {
   uint32_t cross_size; /* the number of hosts */
 } penstock_topology;
 PENSTOCK_API penstock_status* penstock_runtime_topology(penstock_runtime* runtime, penstock_topology* topology);
-
 /* Reports configuration in force, plugins, plans and counters as JSON. `sink` receives the report in one piece. */
 PENSTOCK_API penstock_status* penstock_runtime_report(penstock_runtime* runtime, void* context, penstock_text_sink sink);
-
 /* Starts a Chrome trace of the named stages of each bucket, written to `path`. An empty `path` stops the trace. */
 PENSTOCK_API penstock_status* penstock_timeline(penstock_runtime* runtime, penstock_str path);
 
 /* ---- Sets: the gradients of one optimizer or DDP object ---- */
-
 typedef struct penstock_gradient_declaration {
   uint64_t struct_size;
   penstock_str name; /* unique in the set, equal on every rank */
@@ -129,7 +123,6 @@ typedef struct penstock_set_declaration {
 PENSTOCK_API penstock_status* penstock_set_create(penstock_runtime* runtime, const penstock_set_declaration* declaration,
                                                   penstock_set** set);
 PENSTOCK_API void penstock_set_destroy(penstock_set* set); /* `set` may be null */
-
 /* Sets the learning rate of a gradient, for buckets that start after the call. */
 PENSTOCK_API penstock_status* penstock_set_learning_rate(penstock_set* set, uint64_t gradient, double learning_rate);
 /* Sets the learning rates of all gradients ([n_gradients], copied). NaN leaves that gradient's learning rate unchanged. */
@@ -140,7 +133,6 @@ PENSTOCK_API penstock_status* penstock_set_grad_scale(penstock_set* set, double 
 /* Sets OPTIMIZER_MOMENTUM after the declaration: from now on the optimizer itself applies momentum. FAILED_PRECONDITION if a
  * memory of the set applies momentum too. */
 PENSTOCK_API penstock_status* penstock_set_momentum(penstock_set* set);
-
 /* Returns a checksum, equal on all machines; other bytes have it only by chance. `data` may be null if `size` is 0. [any] */
 PENSTOCK_API uint64_t penstock_checksum(const void* data, uint64_t size);
 /* Checks that all ranks hold equal parameters, between two steps, best before the first. `names` and `checksums`
@@ -153,20 +145,17 @@ PENSTOCK_API uint64_t penstock_checksum(const void* data, uint64_t size);
 PENSTOCK_API penstock_status* penstock_set_compare_parameters(penstock_set* set, const penstock_str* names,
                                                               const uint64_t* checksums, uint64_t n_parameters,
                                                               penstock_str advice);
-
 /* GIVEN_BUCKETS: moves gradient i to bucket `buckets[i]` from the next step on (copied; PENSTOCK_NO_BUCKET: a bucket of its
  * own). Collective, between two steps, with equal buckets on every rank. State stays with its gradients. In a bucket,
  * gradients travel in the order in which the last step handed them in; uncompressed gradients that lie in memory in that order
  * without gaps are summed in place. If the call fails, the set keeps its present buckets on every rank, and goes on. */
 PENSTOCK_API penstock_status* penstock_set_given_buckets(penstock_set* set, const uint32_t* buckets,
                                                          uint64_t n_gradients);
-
 /* Reports the times of a forward, in microseconds after its start and without its waits for results: the first use of each
  * gradient's parameter (`first_use_us` [n_gradients], copied; negative: not used), and the duration of the forward. Schedulers
  * use them. A frontend that defers updates calls this once per step. */
 PENSTOCK_API penstock_status* penstock_set_forward_times(penstock_set* set, const double* first_use_us,
                                                          uint64_t n_gradients, double forward_us);
-
 /* Hands in gradient `index`, complete in `tensor`, which receives the result. Its storage must stay valid and untouched until
  * the wait for it returns; if that wait fails, it must stay so until the set is destroyed, because other buckets may still be
  * in exchange. On CUDA it is complete when the work queued on `stream` so far has run (null: the legacy default stream); the
@@ -229,7 +218,6 @@ enum {
   PENSTOCK_GRADIENT_IS_IN = 4,  /* it was handed in */
   PENSTOCK_GRADIENT_REFUSED = 5 /* FAILED_PRECONDITION: it came in this step already */
 };
-
 /* Sets the number of backwards in a step (initially 1); counting restarts for gradients that are not complete. `n_beside`
  * gradients are exchanged by the frontend itself: their indices follow the set's indices. [application] */
 PENSTOCK_API penstock_status* penstock_set_passes(penstock_set* set, uint32_t passes, uint64_t n_beside);
@@ -256,14 +244,12 @@ PENSTOCK_API penstock_status* penstock_step_restart(penstock_set* set);
  * forgotten does not count: phase, switches and random numbers stay as they were. (If a bucket delivers nothing, because it is
  * void or a collective refused it, its values are *given back* within the step.) Frontends report what they see; the core
  * derives the outcome, by one rule for all frontends. All ranks of a set must see equal events. [application] */
-
 /* Moments of an optimizer's step. */
 enum {
   PENSTOCK_OPTIMIZER_BEGINS = 1,
   PENSTOCK_OPTIMIZER_ENDS = 2,
   PENSTOCK_OPTIMIZER_LEAVES_OUT = 3 /* instead of ENDS: it changed nothing (a loss scaler found an infinity) */
 };
-
 /* Reports that the optimizer of the parameters of `gradients` [n_gradients] (indices of the set, copied) is at `moment`. The
  * optimizer applies the results that these gradients hold at BEGINS, and the results of a backward between BEGINS and ENDS (a
  * closure). `gone` [n_gradients] (null: no result is gone): gone[i] is not 0 if gradients[i] does not hold its result at this
@@ -286,18 +272,15 @@ enum {
                                step out, or the result is gone without a step; applied if an optimizer has stepped, or if the
                                result is still there. Before an optimizer is seen: applied if no bucket was void. */
 };
-
 /* Ends the step as `outcome` says, after it has waited for results that no wait has returned. Switches and new plans happen
  * here; if some rank cannot make a plan, no rank uses it: the error has the reason, the step has ended, and the set goes on
  * with its present plan. Under deferral the order is backward_end, all waits, step_end; step_end also waits for legs still in
  * exchange. FAILED_PRECONDITION, and the step has not ended: a gradient is forgotten although `[runtime] forget` is false. */
 PENSTOCK_API penstock_status* penstock_step_end(penstock_set* set, uint32_t outcome);
-
 /* Zeroes the contents of the set's memories: residuals, momenta, shifts with their estimates. Call it on every rank or on no
  * rank. A step under way ends as forgotten. It is for a loop that leaves out every step because of values that an earlier step
  * left in the memories; `[runtime] forget_limit` does it automatically. */
 PENSTOCK_API penstock_status* penstock_set_let_go(penstock_set* set);
-
 /* Saves the state of a set on this rank: residuals, factors, step index, plan. It flushes first. If a step has not ended, the
  * state before that step is saved, and the step goes on. Refused for a torn set, and in the middle of a step with `[runtime]
  * forget = false`. penstock_set_load restores it if rank and number of ranks are equal. */
@@ -319,7 +302,6 @@ PENSTOCK_API penstock_status* penstock_set_load_shards(penstock_set* set, const 
                                                        penstock_text_sink sink);
 /* Zeroes all state, between two steps. Collective. The call is refused if the run was given up, as after a failed step. */
 PENSTOCK_API penstock_status* penstock_set_reset(penstock_set* set);
-
 /* Reports the set's plan and its counters per gradient and step as JSON. */
 PENSTOCK_API penstock_status* penstock_set_report(penstock_set* set, void* context, penstock_text_sink sink);
 
@@ -340,7 +322,6 @@ typedef struct penstock_counters {
 PENSTOCK_API penstock_status* penstock_set_counters(penstock_set* set, penstock_counters* counters);
 
 /* ---- Operations: named, negotiated, outside any set ---- */
-
 typedef struct penstock_operation_declaration {
   uint64_t struct_size;
   penstock_str name; /* ranks match operations by name, not by order of calls */
@@ -357,7 +338,6 @@ typedef struct penstock_operation_declaration {
   uint32_t root;      /* BROADCAST: world rank */
   uint32_t average;   /* 1: divide the sum by the number of ranks */
 } penstock_operation_declaration;
-
 /* Starts an operation, which runs when every rank of its group has asked for it. INVALID_ARGUMENT: an operation with this name
  * is still pending. Tensors must stay valid until the operation is done. */
 PENSTOCK_API penstock_status* penstock_operation_submit(penstock_runtime* runtime,
@@ -379,7 +359,6 @@ PENSTOCK_API penstock_status* penstock_operation_result(penstock_operation* oper
 PENSTOCK_API void penstock_operation_release(penstock_operation* operation); /* may be null; waits if pending */
 
 /* ---- Uneven data ---- */
-
 #define PENSTOCK_NO_RANK 0xFFFFFFFFu
 
 /* Joins: the data of this rank is at an end, but other ranks may have more. This rank stays until every rank has joined; then
@@ -393,6 +372,26 @@ PENSTOCK_API void penstock_operation_release(penstock_operation* operation); /* 
  * FAILED_PRECONDITION: a set is in the middle of a step, or another thread is joining. PEER_FAILED: a rank failed or left.
  * Threads: no other call on a set of the runtime may run during this call. */
 PENSTOCK_API penstock_status* penstock_join(penstock_runtime* runtime, uint64_t patience_us, uint32_t* last_rank);
+
+/* ---- Ranks that train apart ---- */
+/* The outer step of DiLoCo (algorithm 1) for one parameter. All arrays are [count] of `dtype`, in host memory. */
+typedef struct penstock_outer_step {
+  uint64_t struct_size;
+  void* anchor;
+  const void* drift; /* the mean of the ranks */
+  void* momentum;    /* null: none */
+  void* values;      /* the parameter itself; null: it stays */
+  uint64_t count;
+  double lr;
+  double factor;     /* of the momentum */
+  double mix;        /* the weight of the parameter itself, from 0 to below 1 */
+  uint32_t dtype;    /* FLOAT32 or FLOAT64; else INVALID_ARGUMENT */
+  uint32_t nesterov; /* 1: with Nesterov's momentum */
+} penstock_outer_step;
+/* momentum <- factor momentum + drift; g = momentum, with Nesterov drift + factor momentum, without a momentum drift;
+ * anchor <- anchor - lr g; values <- mix values + (1 - mix) anchor. Each product and sum is rounded, so bits are equal on every
+ * processor. Returns when it is done. [any] */
+PENSTOCK_API penstock_status* penstock_take_outer_step(const penstock_outer_step* step);
 
 #ifdef __cplusplus
 }

@@ -8,7 +8,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char, c_double, c_int32, c_int64, c_uin
 from penstock._structures import Sized, Text
 
 ABI_MAJOR = 0
-ABI_MINOR = 13
+ABI_MINOR = 14
 OK = 0
 INVALID_ARGUMENT = 1
 FAILED_PRECONDITION = 2
@@ -274,6 +274,24 @@ class OperationDeclaration(Sized):
     ]
 
 
+class OuterStep(Sized):
+    """penstock_outer_step."""
+
+    _fields_ = [
+        ("struct_size", c_uint64),
+        ("anchor", c_void_p),
+        ("drift", c_void_p),
+        ("momentum", c_void_p),
+        ("values", c_void_p),
+        ("count", c_uint64),
+        ("lr", c_double),
+        ("factor", c_double),
+        ("mix", c_double),
+        ("dtype", c_uint32),
+        ("nesterov", c_uint32),
+    ]
+
+
 
 TEXT_SINK_SIGNATURE = CFUNCTYPE(None, c_void_p, Str)
 TEXT_GATHER_SIGNATURE = CFUNCTYPE(c_uint32, c_void_p, Str, c_uint64, c_uint64, c_void_p, TEXT_SINK_SIGNATURE)
@@ -374,4 +392,5 @@ FUNCTIONS = {
     ),
     "operation_release": (None, (c_void_p,)),
     "join": (c_void_p, (c_void_p, c_uint64, POINTER(c_uint32))),
+    "take_outer_step": (c_void_p, (POINTER(OuterStep),)),
 }

@@ -6,7 +6,7 @@ from launch import run_ranks, succeed, worlds
 
 from penstock.common.rotation import Rotation
 from penstock.torch.apart.layers import fragments_of, layer_of
-from penstock.torch.apart.outer import OuterStep, in_parts, is_finite
+from penstock.torch.apart.outer import OuterStep, are_finite
 
 
 @pytest.mark.parametrize("every, fragments, delay", [(1, 1, 0), (30, 1, 29), (12, 3, 3), (7, 3, 1)])
@@ -53,35 +53,52 @@ def test_layers_go_to_fragments_in_turn_with_all_their_parameters():
     assert parts == [["embed.w", "b.1.w", "b.1.v", "head.w"], ["b.0.w", "b.0.v", "b.2.w"]]
 
 
-@pytest.mark.parametrize("shape", [(0,), (), (3, 5), (32768,), (257, 400)])
-@pytest.mark.parametrize("nesterov", [True, False])
-def test_an_outer_step_in_parts_has_the_bits_of_the_whole_step(shape, nesterov):
-    anchor, drift, momentum = (torch.randn(shape) for _ in range(3))
-    expected_momentum = momentum * 0.9 + drift
-    way = drift + expected_momentum * 0.9 if nesterov else expected_momentum
-    expected = anchor - way * 0.7
-    for part in in_parts(anchor, drift, momentum):
-        OuterStep(nesterov=nesterov).move(*part)
-    assert torch.equal(anchor, expected) and torch.equal(momentum, expected_momentum)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(0,), (), (3, 5), (2048,), (257, 400)])
+@pytest.mark.parametrize(
+    "outer", [OuterStep(), OuterStep(nesterov=False), OuterStep(0.5, 0.0), OuterStep(1.0, 0.0)]
+)
+@pytest.mark.parametrize("mix", [0.0, 0.3])
+def test_an_outer_step_has_the_bits_of_its_equations(shape, outer, mix, dtype):
+    anchor, drift, momentum, values = (torch.randn(shape, dtype=dtype) for _ in range(4))
+    way, expected_momentum = drift, momentum * outer.momentum + drift
+    if outer.has_momentum:
+        way = expected_momentum
+        if outer.nesterov:
+            way = drift + expected_momentum * outer.momentum
+    expected = anchor - way * outer.lr
+    expected_values = values * mix + expected * (1 - mix)
+    own_momentum = momentum if outer.has_momentum else None
+    gaps = torch.stack([values, values], -1)[..., 0]  # a parameter that is not contiguous
+    other = anchor.clone(), drift.clone(), None if own_momentum is None else own_momentum.clone()
+    outer.take(anchor, drift, own_momentum, values, mix)
+    outer.take(*other, gaps, mix)
+    assert torch.equal(anchor, expected) and torch.equal(values, expected_values)
+    assert own_momentum is None or torch.equal(momentum, expected_momentum)
+    assert torch.equal(other[0], expected) and torch.equal(gaps, expected_values)
 
 
-def test_a_tensor_with_gaps_is_not_cut_into_parts():
-    gaps = torch.randn(300, 400).t()
-    assert [len(parts) for parts in in_parts(gaps, None)] == [2]
-    assert next(in_parts(gaps))[0] is gaps
+def test_a_parameter_of_16_bits_is_rounded_once_from_its_anchor():
+    anchor, drift = torch.randn(1000), torch.randn(1000)
+    values = torch.randn(1000).to(torch.bfloat16)
+    expected = anchor - drift
+    mixed = (values.float() * 0.25 + expected * 0.75).to(torch.bfloat16)
+    OuterStep(1.0, 0.0).take(anchor, drift, None, values, 0.25)
+    assert torch.equal(anchor, expected) and torch.equal(values, mixed)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("place", [0, 40_000, 99_999])
 def test_one_value_that_is_not_finite_is_found_in_any_part(value, place):
     values = torch.zeros(100_000)
-    assert bool(is_finite(values)) and bool(is_finite(values[:0]))
+    other = values.clone()
+    assert are_finite([values, values[:0]]) == [True, True]
     values[place] = value
-    assert not bool(is_finite(values))
+    assert are_finite([other, values]) == [True, False]
 
 
 def test_finite_values_whose_sum_is_infinite_are_finite():
-    assert bool(is_finite(torch.full((3,), torch.finfo(torch.float32).max)))
+    assert are_finite([torch.full((3,), torch.finfo(torch.float32).max)]) == [True]
 
 
 @pytest.mark.parametrize("ranks", worlds((1, 2, 3, 4, 8), (1, 3)))

@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define PENSTOCK_ABI_MAJOR 0
-#define PENSTOCK_ABI_MINOR 13
+#define PENSTOCK_ABI_MINOR 14
 
 #ifdef __cplusplus
 extern "C" {

@@ -36,15 +36,6 @@ at::Tensor beside(const at::Tensor& tensor, const at::Tensor& anchor) {
   return tensor.to(anchor.device(), anchor.scalar_type());
 }
 
-void mix_in(const at::Tensor& values, const at::Tensor& anchor, double mix) {
-  if (mix == 0) {
-    values.copy_(anchor);
-    return;
-  }
-  const at::Tensor own = values.to(anchor.scalar_type());
-  values.copy_(own.mul(mix).add(anchor.to(values.device()).mul(1 - mix)));
-}
-
 }  // namespace
 
 at::Tensor values_of(const at::Tensor& parameter) {
@@ -103,16 +94,24 @@ void Fragment::start() {
   }
 }
 
-at::Tensor Fragment::drift_of(const Slot& slot) const {
+at::Tensor Fragment::drift_of(const Slot& slot) {
   const at::Tensor& anchor = slot.parameter;
   const at::Tensor& parameter = named_[slot.index].tensor;
-  if (!parameter.requires_grad()) return at::zeros_like(anchor);
+  at::Tensor drift = room_for(slot);
+  if (!parameter.requires_grad()) return drift.zero_();
   const at::Tensor values = values_of(parameter);
   // The parameter started from the rounded anchor. What rounding took must not count as drift.
   const at::Tensor rounded = anchor.to(values.scalar_type());
-  at::Tensor drift = at::empty_like(anchor);
   at::sub_out(drift, beside(rounded, anchor), beside(values, anchor));
   return drift;
+}
+
+at::Tensor Fragment::room_for(const Slot& slot) {
+  if (slot.is_on_device()) return at::empty_like(slot.parameter);
+  rooms_.resize(slots_.size());
+  at::Tensor& room = rooms_[slot.index];
+  if (!room.defined()) room = at::empty_like(slot.parameter);
+  return room;
 }
 
 void Fragment::wait() {
@@ -139,10 +138,8 @@ void Fragment::wait_for_results() {
 }
 
 void Fragment::judge() {
-  std::vector<at::Tensor> finite;
-  for (const at::Tensor& result : results_) finite.push_back(is_finite(result));
   gone_.clear();
-  for (const at::Tensor& one : finite) gone_.push_back(one.item<bool>() ? 0 : 1);
+  for (const bool is_finite : are_finite(results_)) gone_.push_back(is_finite ? 0 : 1);
   is_there_ = true;
 }
 
@@ -159,10 +156,7 @@ std::vector<std::string> Fragment::land(const OuterStep& outer, double mix) {
       values.copy_(anchor);
     } else {
       const at::Tensor momentum = momenta_.empty() ? at::Tensor() : momenta_[i];
-      in_parts({values, anchor, results_[i], momentum}, [&](const Parts& parts) {
-        move_anchor(outer, parts[1], parts[2], parts[3]);
-        mix_in(parts[0], parts[1], mix);
-      });
+      take_outer_step(outer, anchor, results_[i], momentum, values, mix);
     }
   }
   clear();

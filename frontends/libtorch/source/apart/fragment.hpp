@@ -66,14 +66,17 @@ class Fragment {
                const std::vector<at::Tensor>& results);
 
  private:
-  at::Tensor drift_of(const Slot& slot) const;
+  at::Tensor drift_of(const Slot& slot);
+  // Memory for a drift. Host memory is kept for the next round: the system clears new memory page
+  // by page, which takes longer than the drift.
+  at::Tensor room_for(const Slot& slot);
   void wait_for_results();
   void judge();
   void clear();
 
   const std::vector<NamedParameter> named_;
   std::vector<Slot> slots_;  // of the anchors; slot i belongs to parameter i
-  std::vector<at::Tensor> momenta_, results_;
+  std::vector<at::Tensor> momenta_, results_, rooms_;
   std::vector<std::uint64_t> numbers_;  // of all gradients of the set
   std::vector<std::uint8_t> gone_;      // by parameter: not 0 if its result is not finite
   bool has_anchors_ = false;

@@ -2,13 +2,62 @@
 
 #include "outer.hpp"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 
 #include "../door.hpp"
+#include "../slot.hpp"
 
 namespace penstock::torch {
+namespace {
+
+bool has_finite_range(const at::Tensor& tensor) {
+  // A NaN is both the least and the largest.
+  const auto [least, largest] = at::aminmax(tensor);
+  return at::stack({least, largest}).isfinite().all().item<bool>();
+}
+
+void* data_of(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.data_ptr() : nullptr;
+}
+
+// One sweep of the core over all arrays; `momentum` and `values` may be undefined.
+void take_on_host(const OuterStep& outer, const at::Tensor& anchor, const at::Tensor& drift,
+                  const at::Tensor& momentum, const at::Tensor& values, double mix) {
+  penstock_outer_step step{};
+  step.struct_size = sizeof step;
+  step.anchor = data_of(anchor);
+  step.drift = data_of(drift);
+  step.momentum = data_of(momentum);
+  step.values = data_of(values);
+  step.count = static_cast<std::uint64_t>(anchor.numel());
+  step.lr = outer.lr;
+  step.factor = outer.momentum;
+  step.mix = mix;
+  step.dtype = *door_dtype(anchor.scalar_type());
+  step.nesterov = outer.nesterov ? 1 : 0;
+  check(penstock_take_outer_step(&step));
+}
+
+// Products and sums are rounded apart. A fused operation (the argument `alpha`) gives other bits on
+// another kind of device, and anchors must have equal bits on all ranks. The operations and their
+// order are those of the Python frontend, so anchors have its bits too.
+void take_on_device(const OuterStep& outer, const at::Tensor& anchor, const at::Tensor& drift,
+                    const at::Tensor& momentum) {
+  if (momentum.defined()) {
+    momentum.mul_(outer.momentum).add_(drift);
+    if (outer.nesterov)
+      drift.add_(momentum.mul(outer.momentum));
+    else
+      drift.copy_(momentum);
+  }
+  if (outer.lr != 1) drift.mul_(outer.lr);
+  anchor.sub_(drift);
+}
+
+}  // namespace
 
 std::string number_text(double number) {
   char text[40];
@@ -27,49 +76,35 @@ OuterStep checked(const std::optional<OuterStep>& outer) {
   return *outer;
 }
 
-void in_parts(Parts tensors, const std::function<void(const Parts&)>& call) {
-  constexpr std::int64_t kPart = 1 << 15;  // elements
-  const bool may_be_cut = std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& one) {
-    return !one.defined() || (one.is_cpu() && one.is_contiguous());
-  });
-  if (!may_be_cut) return call(tensors);
-  const std::int64_t n = tensors[0].numel();
-  for (at::Tensor& one : tensors)
-    if (one.defined()) one = one.view(-1);
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    Parts parts = tensors;
-    for (at::Tensor& one : parts)
-      if (one.defined()) one = one.narrow(0, first, std::min(kPart, n - first));
-    call(parts);
-  }
+std::vector<bool> are_finite(const std::vector<at::Tensor>& tensors) {
+  // A sum is the quickest sweep. It is finite only if all elements are.
+  std::vector<at::Tensor> totals;
+  for (const at::Tensor& one : tensors) totals.push_back(one.sum());
+  std::vector<bool> finite;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    finite.push_back(std::isfinite(totals[i].item<double>()) || has_finite_range(tensors[i]));
+  return finite;
 }
 
-at::Tensor is_finite(const at::Tensor& tensor) {
-  if (tensor.numel() == 0) return at::ones({}, at::kBool);
-  if (tensor.is_cpu()) {
-    // A sum is the quickest sweep. It is finite only if all elements are.
-    const at::Tensor total = tensor.sum().isfinite();
-    if (total.item<bool>()) return total;
+void mix_in(const at::Tensor& values, const at::Tensor& anchor, double mix) {
+  if (mix == 0) {
+    values.copy_(anchor);
+    return;
   }
-  // A NaN is both the least and the largest. This is one sweep; isfinite() of all is several.
-  const auto [least, largest] = at::aminmax(tensor);
-  return at::stack({least, largest}).isfinite().all();
+  const at::Tensor own = values.to(anchor.scalar_type());
+  values.copy_(own.mul(mix).add(anchor.to(values.device()).mul(1 - mix)));
 }
 
-// Products and sums are rounded apart. A fused operation (the argument `alpha`) gives other bits on
-// another kind of processor, and anchors must have equal bits on all ranks. The operations and
-// their order are those of the Python frontend, so anchors have its bits too.
-void move_anchor(const OuterStep& outer, const at::Tensor& anchor, const at::Tensor& drift,
-                 const at::Tensor& momentum) {
-  if (momentum.defined()) {
-    momentum.mul_(outer.momentum).add_(drift);
-    if (outer.nesterov)
-      drift.add_(momentum.mul(outer.momentum));
-    else
-      drift.copy_(momentum);
+void take_outer_step(const OuterStep& outer, const at::Tensor& anchor, const at::Tensor& drift,
+                     const at::Tensor& momentum, const at::Tensor& values, double mix) {
+  if (!anchor.is_cpu()) {
+    take_on_device(outer, anchor, drift, momentum);
+    return mix_in(values, anchor, mix);
   }
-  if (outer.lr != 1) drift.mul_(outer.lr);
-  anchor.sub_(drift);
+  const bool is_alike = values.is_cpu() && values.scalar_type() == anchor.scalar_type();
+  const bool in_one_sweep = is_alike && values.is_contiguous();
+  take_on_host(outer, anchor, drift, momentum, in_one_sweep ? values : at::Tensor(), mix);
+  if (!in_one_sweep) mix_in(values, anchor, mix);
 }
 
 }  // namespace penstock::torch

@@ -8,10 +8,9 @@
 #include <ATen/core/Tensor.h>
 #include <penstock/torch.hpp>
 
-#include <array>
-#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace penstock::torch {
 
@@ -27,21 +26,20 @@ inline bool keeps_momentum(const OuterStep& outer) {
   return outer.momentum > 0;
 }
 
-// Calls `call` for one part of the tensors after the other. The tensors have one shape, or are
-// undefined. The operations of a call then find the part in the processor's cache, so memory is
-// read and written once and not once for each operation. Tensors on a device, or with gaps, are one
-// part.
-using Parts = std::array<at::Tensor, 4>;
-void in_parts(Parts tensors, const std::function<void(const Parts&)>& call);
+// For each tensor, whether no element is infinite or NaN. Tensors on a device are queued together,
+// and then the host waits.
+std::vector<bool> are_finite(const std::vector<at::Tensor>& tensors);
 
-// Whether no element is infinite or NaN: one bool, on the tensor's device.
-at::Tensor is_finite(const at::Tensor& tensor);
+// Moves `values` to mix * values + (1 - mix) * anchor, in the anchor's element type. Call it with
+// gradient mode off.
+void mix_in(const at::Tensor& values, const at::Tensor& anchor, double mix);
 
-// Changes `anchor` and `momentum` in place. May change `drift`, the mean of the ranks. All three
-// have one shape, element type and device. `momentum` is undefined if the outer step has no
-// momentum. Call it with gradient mode off.
-void move_anchor(const OuterStep& outer, const at::Tensor& anchor, const at::Tensor& drift,
-                 const at::Tensor& momentum);
+// Changes `anchor` and `momentum` in place, and mixes the anchor into `values`, the parameter
+// itself. May change `drift`, the mean of the ranks. `anchor`, `drift` and `momentum` are
+// contiguous, with one shape, element type and device. `momentum` is undefined if the outer step
+// has no momentum. Call it with gradient mode off.
+void take_outer_step(const OuterStep& outer, const at::Tensor& anchor, const at::Tensor& drift,
+                     const at::Tensor& momentum, const at::Tensor& values, double mix);
 
 }  // namespace penstock::torch
 

@@ -15,7 +15,7 @@ from penstock.common.devices import HOST
 from penstock.common.gradient_set import GradientSpec
 from penstock.common.operation import TensorView
 from penstock.torch import devices, world
-from penstock.torch.apart.outer import OuterStep, in_parts, is_finite
+from penstock.torch.apart.outer import OuterStep, are_finite
 from penstock.torch.checks import Named
 from penstock.torch.tensors import DTYPES
 
@@ -60,6 +60,7 @@ class Fragment:
         self.anchors: list[torch.Tensor] = []  # empty until `take_anchors`
         self.momenta: list[torch.Tensor] = []  # empty without an outer momentum
         self.results: list[torch.Tensor] = []  # drifts, then their means; empty between exchanges
+        self._rooms: dict[int, torch.Tensor] = {}  # by parameter: host memory for its drift
         self._is_there = False  # the results have arrived, and the set's step has ended
         self._gone: list[bool] = []  # by parameter: its result is not finite
         flags = c.SET_REPORTS_OUTCOME | (c.SET_OPTIMIZER_MOMENTUM if outer.has_momentum else 0)
@@ -107,14 +108,22 @@ class Fragment:
             self.set.ready(number, view, None if on_host else devices.current_stream(drift))
 
     def _drift(self, parameter: torch.Tensor, number: int) -> torch.Tensor:
-        anchor = self.anchors[number]
+        anchor, drift = self.anchors[number], self._room(number)
         if not parameter.requires_grad:
-            return torch.zeros_like(anchor)
+            return drift.zero_()
         values = values_of(parameter)
         # The parameter started from the rounded anchor. What rounding took must not count as drift.
         rounded = anchor if values.dtype == anchor.dtype else anchor.to(values.dtype)
-        drift = torch.empty_like(anchor)
         return torch.sub(self._home(rounded, number), self._home(values, number), out=drift)
+
+    def _room(self, number: int) -> torch.Tensor:
+        """Memory for a drift. Host memory is kept for the next round: the system clears new memory
+        page by page, which takes longer than the drift."""
+        if self._places[number] != HOST:
+            return torch.empty_like(self.anchors[number])
+        if number not in self._rooms:
+            self._rooms[number] = torch.empty_like(self.anchors[number])
+        return self._rooms[number]
 
     def wait(self) -> None:
         """Waits for the results and ends the step of the set. Does nothing if they are there, or
@@ -143,8 +152,7 @@ class Fragment:
         devices.used_by_current_stream(drift)
 
     def _judge(self) -> None:
-        finite = [is_finite(one) for one in self.results]
-        self._gone = [not bool(one) for one in finite]
+        self._gone = [not finite for finite in are_finite(self.results)]
         self._is_there = True
 
     @torch.no_grad()
@@ -164,19 +172,9 @@ class Fragment:
                 values.copy_(anchor)
             else:
                 momentum = self.momenta[number] if self.momenta else None
-                for own, a, d, m in in_parts(values, anchor, self.results[number], momentum):
-                    outer.move(a, d, m)
-                    self._mix(own, a, mix)
+                outer.take(anchor, self.results[number], momentum, values, mix)
         self.results, self._gone, self._is_there = [], [], False
         return causes
-
-    @staticmethod
-    def _mix(values: torch.Tensor, anchor: torch.Tensor, mix: float) -> None:
-        if mix == 0:
-            values.copy_(anchor)
-            return
-        own = values.to(anchor.dtype)
-        values.copy_(own * mix + anchor.to(values.device) * (1 - mix))
 
     @torch.no_grad()
     def go_to_anchors(self) -> None:

@@ -7,39 +7,39 @@ algorithm 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
+from ctypes import byref
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-_PART = 1 << 15  # elements; the tensors of a part stay in a processor's cache between operations
+from penstock import _library as c
+from penstock.torch.tensors import DTYPES
+
+def are_finite(tensors: Sequence[torch.Tensor]) -> list[bool]:
+    """For each tensor, whether no element is infinite or NaN. Tensors on a device are queued
+    together, and then the host waits."""
+    # A sum is the quickest sweep. It is finite only if all elements are.
+    totals = [one.sum() for one in tensors]
+    return [
+        math.isfinite(total.item()) or _has_finite_range(one)
+        for one, total in zip(tensors, totals)
+    ]
 
 
-def in_parts(*tensors: torch.Tensor | None) -> Iterator[tuple[Any, ...]]:
-    """The tensors, of one shape each or None, part by part: operations on every element then read
-    and write memory once, not once for each operation. The whole tensors at once on a device, or if
-    one of them is not contiguous."""
-    given = [one for one in tensors if one is not None]
-    if not all(one.device.type == "cpu" and one.is_contiguous() for one in given):
-        yield tensors
+def _has_finite_range(tensor: torch.Tensor) -> bool:
+    # A NaN is both the least and the largest.
+    return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())
+
+
+def mix_in(values: torch.Tensor, anchor: torch.Tensor, mix: float) -> None:
+    """Moves `values` to mix * values + (1 - mix) * anchor, in the anchor's element type."""
+    if mix == 0:
+        values.copy_(anchor)
         return
-    flat = [None if one is None else one.view(-1) for one in tensors]
-    for first in range(0, max(given[0].numel(), 1), _PART):
-        yield tuple(None if one is None else one[first : first + _PART] for one in flat)
-
-
-def is_finite(tensor: torch.Tensor) -> torch.Tensor:
-    """Whether no element is infinite or NaN: one bool, on the tensor's device."""
-    if tensor.numel() == 0:
-        return torch.tensor(True)
-    if tensor.device.type == "cpu":
-        # A sum is the quickest sweep. It is finite only if all elements are.
-        total = torch.isfinite(tensor.sum())
-        if bool(total):
-            return total
-    # A NaN is both the least and the largest. This is one sweep; isfinite() of all is several.
-    return torch.isfinite(torch.stack(torch.aminmax(tensor))).all()
+    own = values.to(anchor.dtype)
+    values.copy_(own * mix + anchor.to(values.device) * (1 - mix))
 
 
 def _is_number(value: Any) -> bool:
@@ -71,13 +71,56 @@ class OuterStep:
         """True if the outer step keeps a momentum for each parameter."""
         return self.momentum > 0
 
-    def move(
+    def take(
+        self,
+        anchor: torch.Tensor,
+        drift: torch.Tensor,
+        momentum: torch.Tensor | None,
+        values: torch.Tensor,
+        mix: float,
+    ) -> None:
+        """Changes `anchor` and `momentum` in place, and moves `values`, the parameter itself, to
+        mix * values + (1 - mix) * anchor. May change `drift`, the mean of the ranks. `anchor`,
+        `drift` and `momentum` are contiguous, with one shape, element type and device."""
+        if anchor.device.type != "cpu":
+            self._take_on_device(anchor, drift, momentum)
+            mix_in(values, anchor, mix)
+            return
+        is_alike = values.device == anchor.device and values.dtype == anchor.dtype
+        own = values if is_alike and values.is_contiguous() else None
+        self._take_on_host(anchor, drift, momentum, own, mix)
+        if own is None:
+            mix_in(values, anchor, mix)
+
+    def _take_on_host(
+        self,
+        anchor: torch.Tensor,
+        drift: torch.Tensor,
+        momentum: torch.Tensor | None,
+        values: torch.Tensor | None,
+        mix: float,
+    ) -> None:
+        """One sweep of the core over all arrays."""
+        library = c.library()
+        step = c.OuterStep(
+            anchor=anchor.data_ptr(),
+            drift=drift.data_ptr(),
+            momentum=None if momentum is None else momentum.data_ptr(),
+            values=None if values is None else values.data_ptr(),
+            count=anchor.numel(),
+            lr=self.lr,
+            factor=self.momentum,
+            mix=mix,
+            dtype=DTYPES[anchor.dtype],
+            nesterov=int(self.nesterov),
+        )
+        library.check(library.take_outer_step(byref(step)))
+
+    def _take_on_device(
         self, anchor: torch.Tensor, drift: torch.Tensor, momentum: torch.Tensor | None
     ) -> None:
-        """Changes `anchor` and `momentum` in place. May change `drift`, the mean of the ranks. All
-        three have one shape, element type and device."""
         # Products and sums are rounded apart. A fused operation (`alpha=`) gives other bits on
-        # another kind of processor, and anchors must have equal bits on all ranks.
+        # another kind of device, and anchors must have equal bits on all ranks.
         if momentum is not None:
             momentum.mul_(self.momentum).add_(drift)
             if self.nesterov:
