@@ -34,10 +34,23 @@ void Patience::poll(uint64_t now_us) {
       rendezvous_table_.fail(current, deadline_exceeded("{}", waited_out(key, state, now_us)));
       if (!rendezvous_table_.run_failure().ok()) return;
     } else if (now_us >= state.warn_us) {
-      if (may_warn(now_us)) warn(key, state, now_us);
+      if (is_news(key, state, now_us) && may_warn(now_us)) warn(key, state, now_us);
       current->second.warn_us = later(now_us, options_.warning_us);
     }
   }
+}
+
+// Where all ranks wait for messages, the line is slow, and the same wait comes again in every step.
+// It is news only if it lasts twice as long as the last one that a warning named.
+bool Patience::is_news(const RendezvousKey& key, const Rendezvous& rendezvous, uint64_t now_us) {
+  if (std::get<Purpose>(key) != Purpose::step ||
+      !rendezvous_table_.missing(key, rendezvous).empty())
+    return true;
+  const uint64_t age_us = now_us - rendezvous.first_us;
+  uint64_t& warned_us = slow_us_[rendezvous.set];
+  if (age_us < 2 * warned_us) return false;
+  warned_us = age_us;
+  return true;
 }
 
 // A rank may wait in thousands of rendezvous, but further warnings say no more than the first ones.
@@ -65,7 +78,7 @@ void Patience::warn(const RendezvousKey& key, const Rendezvous& rendezvous, uint
   if (absent.empty()) {
     text = fmt::format(
         "{} {} for messages of {} for {}, and so does every rank that has to send "
-        "them",
+        "them; of this set only waits twice as long are reported from now on",
         name_ranks(rendezvous.ranks()), rendezvous.arrivals.size() == 1 ? "waits" : "wait",
         name_of(key), age);
   } else if (std::get<Purpose>(key) == Purpose::step) {

@@ -4,6 +4,8 @@
 
 #include "core/control/rendezvous_table.hpp"
 
+#include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -31,6 +33,7 @@ class Patience {
   void end_circle(const std::vector<RendezvousTable::Map::iterator>& circle);
   // ---- warnings and ends ----
   void warn(const RendezvousKey& key, const Rendezvous& rendezvous, uint64_t now_us);
+  bool is_news(const RendezvousKey& key, const Rendezvous& rendezvous, uint64_t now_us);
   bool may_warn(uint64_t now_us);
   std::string waited_out(const RendezvousKey& key, const Rendezvous& rendezvous,
                          uint64_t now_us) const;
@@ -42,6 +45,7 @@ class Patience {
   RendezvousTable& rendezvous_table_;
   uint64_t warns_since_us_ = 0;  // start of the interval in which warnings are counted
   uint64_t n_warned_ = 0, n_not_warned_ = 0;
+  std::map<std::string, uint64_t> slow_us_;  // by set: the longest wait for messages warned about
 };
 
 }  // namespace penstock::control

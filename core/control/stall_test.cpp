@@ -5,8 +5,11 @@
 #include "core/control/address.hpp"
 #include "core/control/socket.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 
 namespace penstock::stall_test {
 namespace {
@@ -83,6 +86,30 @@ TEST(Stall, AWaitThatIsOverIsForgottenAndARankThatIsThroughIsNotWaitedFor) {
         };
       });
   EXPECT_EQ(warnings, 0);
+}
+
+TEST(Stall, ASlowLineIsReportedOnceAndNotInEveryStep) {
+  std::atomic<int> first = 0, later = 0;
+  run_world(
+      3,
+      [&](Control& control) {
+        for (uint64_t step = 0; step < 4; ++step) {
+          EXPECT_TRUE(control.agree(fmt::format("before {}", step), "", {}, kLongUs).ok());
+          const uint64_t wait = control.step_wait("model", step, {0, 1, 2}, [](Status) {});
+          std::this_thread::sleep_for(std::chrono::milliseconds(350));
+          EXPECT_TRUE(control.agree(fmt::format("after {}", step), "", {}, kLongUs).ok());
+          control.step_wait_over(wait);
+        }
+      },
+      [&](Control::Options& options) {
+        options.warning_us = 100'000;
+        options.on_warning = [&](std::string text) {
+          if (contains(text, "for messages of step 0 of set 'model'")) ++first;
+          if (contains(text, "for messages of step 3 of set 'model'")) ++later;
+        };
+      });
+  EXPECT_GE(first, 1);
+  EXPECT_EQ(later, 0);
 }
 
 TEST(Stall, ARankThatLeavesInMidStepIsNamedAtOnce) {

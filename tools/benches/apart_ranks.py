@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import statistics
 import sys
 import time
@@ -70,7 +69,7 @@ def check(parameters: list[torch.nn.Parameter], name: str) -> None:
 
 
 def measure(training: Training, way: dict[str, Any], every: int, rounds: int, alone_s: float) -> dict[str, Any]:
-    """The figures of one contestant. With the delay "exchange", an exchange may take as many steps as the last blocking one took."""
+    """The figures of one contestant. "wait_s": for results, on the rank that waits longest. "hides": the delay that hides an exchange, as the report says."""
     optimizer = hvd.LocalSteps(
         torch.optim.SGD(training.parameters, lr=1e-4),
         every=every,
@@ -80,26 +79,22 @@ def measure(training: Training, way: dict[str, Any], every: int, rounds: int, al
         delay=way["delay"],
         named_parameters=[(f"layers.{number}", parameter) for number, parameter in enumerate(training.parameters)],
     )
-    taken, cpu = [], []
+    taken, wait, cpu = [], [], []
     for number in range(1 + rounds):  # the first round plans, and is not counted
-        before, cpu_before = time.perf_counter(), time.process_time()
+        before, cpu_before, waited_before = time.perf_counter(), time.process_time(), optimizer.counters()["wait_us"]
         for _ in range(every):
             training.step(optimizer)
         if number:
             taken.append(max(everyone(time.perf_counter() - before)))
+            wait.append(max(everyone(1e-6 * (optimizer.counters()["wait_us"] - waited_before))))
             cpu.append(statistics.mean(everyone(time.process_time() - cpu_before)))
+    hides = max(everyone(optimizer.report().get("delay_that_hides", way["delay"])))
     optimizer.synchronize()
     counted = optimizer.counters()  # its steps are exchanges of a fragment
     payload = counted["payload_bytes"] * way["fragments"] / counted["steps"]
     check(training.parameters, way["name"])
     optimizer.close()
-    wait = [max(0.0, one - every * alone_s) for one in taken]
-    return {"round_s": taken, "wait_s": wait, "cpu_s": cpu, "alone_s": alone_s, "payload_bytes": payload, "delay": way["delay"]}
-
-
-def delay_for(wait_s: float, alone_s: float, most: int) -> int:
-    """The steps under which an exchange of this length hides, and one more for its unrest."""
-    return min(most, math.ceil(wait_s / alone_s) + 1)
+    return {"round_s": taken, "wait_s": wait, "cpu_s": cpu, "alone_s": alone_s, "payload_bytes": payload, "delay": way["delay"], "hides": hides}
 
 
 def main() -> None:
@@ -115,15 +110,14 @@ def main() -> None:
     training = Training(options.model, 1e-3 * options.step_ms)
     elements = sum(parameter.numel() for parameter in training.parameters)
     found: dict[str, Any] = {}
-    blocking: dict[str, float] = {}  # seconds of an exchange that the ranks wait for, by scheme
+    hides: dict[str, int] = {}  # the delay that hides an exchange, by scheme
     for way in options.ways:
         alone_s = training.alone()
         if way["delay"] == "exchange":
-            way["delay"] = delay_for(blocking[way["scheme"]], alone_s, options.every // way["fragments"] - 1)
+            way["delay"] = min(hides[way["scheme"]], options.every // way["fragments"] - 1)
         rounds = 1 if way["scheme"] == "diloco" else options.rounds
         figures = measure(training, way, options.every, rounds, alone_s)
-        if way["delay"] == 0:
-            blocking[way["scheme"]] = statistics.median(figures["wait_s"]) / way["fragments"]
+        hides[way["scheme"]] = figures["hides"]
         found[way["name"]] = figures
         if hvd.rank() == 0:
             print(f"[bench] apart: {way['name']}: a round took {statistics.median(figures['round_s']):.2f} s", file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ import pytest
 ROOM = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOM))
 
-from benches import apart, apart_ranks  # noqa: E402
+from benches import apart  # noqa: E402
 from hosts.needed import needs_far_hosts  # noqa: E402
 
 BENCH = (sys.executable, ROOM / "benches/bench.py", "apart")
@@ -22,8 +22,9 @@ def test_computing_is_the_time_of_the_steps_alone_over_the_time_of_the_round():
     assert apart.computing({**FIGURES, "alone_s": 0.6}, 10) == [1.0, 1.0]  # a round that was quicker than its steps alone
 
 
-def test_an_exchange_may_take_as_many_steps_as_it_took_and_one_more():
-    assert apart_ranks.delay_for(0.9, 0.4, 29) == 4 and apart_ranks.delay_for(0.0, 0.4, 29) == 1 and apart_ranks.delay_for(90.0, 0.4, 9) == 9
+def test_time_that_is_neither_wait_nor_steps_goes_beside():
+    assert apart.waits_in(FIGURES) == [0.2, 0.0]
+    assert apart.besides(FIGURES, 9) == pytest.approx([0.4, 0.4]) and apart.besides(FIGURES, 10) == [0.0, 0.0]
 
 
 def test_the_table_has_a_row_for_each_contestant_with_its_payload_over_all_parameters():

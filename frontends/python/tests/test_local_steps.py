@@ -7,6 +7,7 @@ from launch import run_ranks, succeed, worlds
 from penstock.common.rotation import Rotation
 from penstock.torch.apart.layers import fragments_of, layer_of
 from penstock.torch.apart.outer import OuterStep, are_finite
+from penstock.torch.apart.pace import Pace
 
 
 @pytest.mark.parametrize("every, fragments, delay", [(1, 1, 0), (30, 1, 29), (12, 3, 3), (7, 3, 1)])
@@ -99,6 +100,32 @@ def test_one_value_that_is_not_finite_is_found_in_any_part(value, place):
 
 def test_finite_values_whose_sum_is_infinite_are_finite():
     assert are_finite([torch.full((3,), torch.finfo(torch.float32).max)]) == [True]
+
+
+@pytest.mark.parametrize(
+    ("rotation", "waits", "hides"),
+    [
+        (Rotation(30), [9.0, 0.9, 0.5], 4),  # the first exchange plans
+        (Rotation(30), [9.0, 0.01], 0),
+        (Rotation(30, 3), [9.0, 9.0, 9.0, 0.9], 4),
+        (Rotation(30, delay=3), [9.0, 0.0, 0.01], 3),
+        (Rotation(30, delay=3), [9.0, 0.0, 0.5], 5),
+    ],
+)
+def test_the_report_tells_the_delay_that_hides_an_exchange(rotation, waits, hides, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr("penstock.torch.apart.pace.time.perf_counter", lambda: now)
+    pace = Pace(rotation)
+    assert pace.report() == {}
+    for wait in waits:
+        pace.step_begins()
+        now += 0.4
+        pace.step_ends()
+        pace.waited(wait)
+        now += wait  # which is no part of a step
+    told = pace.report()
+    assert told["delay_that_hides"] == hides and told["step_s"] == pytest.approx(0.4)
+    assert told["wait_s"] == max(waits[rotation.fragments :])
 
 
 @pytest.mark.parametrize("ranks", worlds((1, 2, 3, 4, 8), (1, 3)))

@@ -296,8 +296,11 @@ class LocalSteps {
   void save(::torch::serialize::OutputArchive& archive);
   void load(::torch::serialize::InputArchive& archive);
 
-  Counters counters() const;   // totals over all fragments; `steps` counts exchanges of a fragment
-  std::string report() const;  // JSON: the steps, and the plan and counters of each fragment
+  Counters counters() const;  // totals over all fragments; `steps` counts exchanges of a fragment
+  // JSON: the steps, and the plan and counters of each fragment. From the second round on also, in
+  // seconds, "step_s" (a step without exchanges) and "wait_s" (the longest of the last waits for an
+  // exchange), and "delay_that_hides", the number of steps that hides such an exchange.
+  std::string report() const;
 
   // Ends the exchange: an exchange under way is thrown away, and step() is refused from now on.
   // Call synchronize() before it to end with equal parameters. Every rank must call it.

@@ -134,8 +134,12 @@ Counters LocalSteps::counters() const {
 std::string LocalSteps::report() const {
   const Rounds& rounds = parts_->rounds;
   std::string text = "{\"steps\": " + std::to_string(rounds.steps()) +
-                     ", \"every\": " + std::to_string(rounds.rotation().every) +
-                     ", \"fragments\": [";
+                     ", \"every\": " + std::to_string(rounds.rotation().every);
+  if (const auto pace = rounds.pace().report())
+    text += ", \"step_s\": " + number_text(pace->step) +
+            ", \"wait_s\": " + number_text(pace->wait) +
+            ", \"delay_that_hides\": " + std::to_string(pace->delay_that_hides);
+  text += ", \"fragments\": [";
   const char* between = "";
   for (const auto& fragment : rounds.fragments())
     text += std::exchange(between, ", ") + fragment->set().report();

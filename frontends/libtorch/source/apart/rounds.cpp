@@ -5,6 +5,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -16,6 +17,10 @@
 
 namespace penstock::torch {
 namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 constexpr char kEqualStart[] =
     "Call penstock::torch::broadcast_parameters(*model) before the first step: LocalSteps adds "
@@ -70,6 +75,7 @@ Rounds::Rounds(::torch::optim::Optimizer& optimizer, const NamedTensors& named,
     : optimizer_(optimizer),
       n_parameters_(count_parameters(optimizer)),
       rotation_(options.every, options.fragments, options.delay),
+      pace_(rotation_),
       mix_(checked_mix(options.mix)),
       ranks_(options.ranks),
       outer_(checked(options.outer)) {
@@ -173,6 +179,13 @@ void Rounds::compare_anchors() {
 
 void Rounds::after_step() {
   ++steps_;
+  pace_.step_ends(seconds_now());
+  exchange();
+  pace_.step_begins(seconds_now());
+}
+
+// Applies the result of the fragment, and starts the fragment, whose turn is now.
+void Rounds::exchange() {
   const auto landing = rotation_.landing(steps_), starting = rotation_.starting(steps_);
   if (landing && fragments_[*landing]->is_under_way()) land(*fragments_[*landing], mix_);
   are_equal_ = false;
@@ -195,6 +208,9 @@ void Rounds::synchronize() {
 }
 
 void Rounds::land(Fragment& fragment, double mix) {
+  const double began = seconds_now();
+  fragment.wait();
+  pace_.waited(seconds_now() - began);
   const std::vector<std::string> causes = fragment.land(outer_, mix);
   std::vector<std::string> own;
   for (const std::string& name : causes)

@@ -16,6 +16,7 @@
 
 #include "../parameters.hpp"
 #include "fragment.hpp"
+#include "pace.hpp"
 #include "rotation.hpp"
 
 namespace penstock::torch {
@@ -36,6 +37,7 @@ class Rounds {
   Rounds& operator=(const Rounds&) = delete;
 
   const Rotation& rotation() const { return rotation_; }
+  const Pace& pace() const { return pace_; }
   const OuterStep& outer() const { return outer_; }
   const std::vector<std::unique_ptr<Fragment>>& fragments() const { return fragments_; }
   // Of the optimizer, since the parameters were equal to the first anchors.
@@ -79,12 +81,14 @@ class Rounds {
 
  private:
   void compare_anchors();
+  void exchange();
   void land(Fragment& fragment, double mix);
   void destroy_sets();
 
   ::torch::optim::Optimizer& optimizer_;
   const std::size_t n_parameters_;
   const Rotation rotation_;
+  Pace pace_;
   const double mix_;
   const Ranks ranks_;
   OuterStep outer_;

@@ -109,10 +109,14 @@ class _LocalSteps:
         return self._rounds.anchors()
 
     def report(self) -> dict[str, Any]:
-        """Returns the place in the round, and the plan and counters of each fragment's set."""
+        """Returns the place in the round, and the plan and counters of each fragment's set. From
+        the second round on also, in seconds, ``step_s`` (a step without exchanges) and ``wait_s``
+        (the longest of the last waits for an exchange), and ``delay_that_hides``, the number of
+        steps that hides such an exchange."""
         rounds = self._rounds
         reports = [fragment.set.report() for fragment in rounds.fragments]
-        return {"steps": rounds.steps, "every": rounds.rotation.every, "fragments": reports}
+        place = {"steps": rounds.steps, "every": rounds.rotation.every}
+        return place | rounds.pace.report() | {"fragments": reports}
 
     def counters(self) -> dict[str, int]:
         """Returns totals over all fragments: steps (exchanges of a fragment), payload_bytes,

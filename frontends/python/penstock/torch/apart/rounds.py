@@ -5,6 +5,7 @@ rank, whatever the speed of the ranks."""
 from __future__ import annotations
 
 import sys
+import time
 import weakref
 
 import torch
@@ -15,6 +16,7 @@ from penstock.torch import devices, world
 from penstock.torch.apart.fragment import Fragment
 from penstock.torch.apart.layers import fragments_of
 from penstock.torch.apart.outer import OuterStep
+from penstock.torch.apart.pace import Pace
 from penstock.torch.checks import Named
 from penstock.torch.first_step import checksum
 
@@ -50,6 +52,7 @@ class Rounds:
         self.mix = mix
         self.outer = outer
         self.process_set = process_set
+        self.pace = Pace(rotation)
         self._on_device = any(parameter.is_cuda for _, parameter in named)
         self.steps = 0  # of the optimizer, since the parameters were equal to the first anchors
         self.are_equal = True  # every parameter is equal to its anchor, on every rank
@@ -119,6 +122,12 @@ class Rounds:
         self.steps += 1
         if not self.fragments:
             return
+        self.pace.step_ends()
+        self._exchange()
+        self.pace.step_begins()
+
+    def _exchange(self) -> None:
+        """Applies the result of the fragment, and starts the fragment, whose turn is now."""
         landing, starting = (
             None if number is None else self.fragments[number]
             for number in (self.rotation.landing(self.steps), self.rotation.starting(self.steps))
@@ -152,6 +161,9 @@ class Rounds:
         fragment.start()
 
     def _land(self, fragment: Fragment, mix: float) -> None:
+        began = time.perf_counter()
+        fragment.wait()
+        self.pace.waited(time.perf_counter() - began)
         causes = fragment.land(self.outer, mix)
         own = [name for name in causes if name]
         if not own or self._has_said_cause:
