@@ -187,13 +187,22 @@ void Rounds::after_step() {
 // Applies the result of the fragment, and starts the fragment, whose turn is now.
 void Rounds::exchange() {
   const auto landing = rotation_.landing(steps_), starting = rotation_.starting(steps_);
-  if (landing && fragments_[*landing]->is_under_way()) land(*fragments_[*landing], mix_);
+  if (landing && fragments_[*landing]->is_under_way()) await_and_land(*fragments_[*landing]);
   are_equal_ = false;
   if (!starting) return;
   fragments_[*starting]->start();
   if (rotation_.delay > 0) return;
-  land(*fragments_[*starting], mix_);
+  await_and_land(*fragments_[*starting]);
   are_equal_ = fragments_.size() == 1 && mix_ == 0;
+}
+
+// Lands a result that is due. Waits before it is due, in synchronize(), say nothing about the
+// delay.
+void Rounds::await_and_land(Fragment& fragment) {
+  const double began = seconds_now();
+  fragment.wait();
+  pace_.waited(seconds_now() - began);
+  land(fragment, mix_);
 }
 
 void Rounds::synchronize() {
@@ -208,9 +217,6 @@ void Rounds::synchronize() {
 }
 
 void Rounds::land(Fragment& fragment, double mix) {
-  const double began = seconds_now();
-  fragment.wait();
-  pace_.waited(seconds_now() - began);
   const std::vector<std::string> causes = fragment.land(outer_, mix);
   std::vector<std::string> own;
   for (const std::string& name : causes)

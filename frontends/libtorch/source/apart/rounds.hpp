@@ -82,6 +82,7 @@ class Rounds {
  private:
   void compare_anchors();
   void exchange();
+  void await_and_land(Fragment& fragment);
   void land(Fragment& fragment, double mix);
   void destroy_sets();
 

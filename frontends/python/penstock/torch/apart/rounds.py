@@ -133,12 +133,12 @@ class Rounds:
             for number in (self.rotation.landing(self.steps), self.rotation.starting(self.steps))
         )
         if landing is not None and landing.under_way:
-            self._land(landing, self.mix)
+            self._await_and_land(landing)
         self.are_equal = False
         if starting is not None:
             self._start(starting)
             if self.rotation.delay == 0:
-                self._land(starting, self.mix)
+                self._await_and_land(starting)
                 self.are_equal = len(self.fragments) == 1 and self.mix == 0
 
     def synchronize(self) -> None:
@@ -156,14 +156,19 @@ class Rounds:
             self._land(fragment, 0.0)
         self.are_equal = True
 
+    def _await_and_land(self, fragment: Fragment) -> None:
+        """Lands a result that is due. Waits before it is due, in `synchronize`, say nothing about
+        the delay."""
+        began = time.perf_counter()
+        fragment.wait()
+        self.pace.waited(time.perf_counter() - began)
+        self._land(fragment, self.mix)
+
     def _start(self, fragment: Fragment) -> None:
         world.current().say_first_round([one.set for one in self.fragments], self.rotation.every)
         fragment.start()
 
     def _land(self, fragment: Fragment, mix: float) -> None:
-        began = time.perf_counter()
-        fragment.wait()
-        self.pace.waited(time.perf_counter() - began)
         causes = fragment.land(self.outer, mix)
         own = [name for name in causes if name]
         if not own or self._has_said_cause:
