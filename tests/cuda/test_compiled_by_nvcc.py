@@ -4,39 +4,38 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-BUILT = REPOSITORY / "build/compiled-by-nvcc"
-# Code for no particular device, quickly compiled. test_fits_on_devices.py tests optimisation and the assembler of a device.
-OPTIONS = ("-DCMAKE_CUDA_ARCHITECTURES=80-virtual", "-DCMAKE_BUILD_TYPE=", "-DCMAKE_CUDA_FLAGS=-O0 -Xcicc -O0")
-KERNELS = [f"{path}^" for path in (*sorted((REPOSITORY / "sdk/kernels/cuda").glob("*.cu")), REPOSITORY / "tests/cuda/plugin/doubled.cu")]
+sys.path.insert(0, str(REPOSITORY / "tools"))
+
+from gpu_check.build import PROGRAMS  # noqa: E402
+
+BUILT = REPOSITORY / "build/gpu-pack-build"
+SOURCES = [*sorted((REPOSITORY / "sdk/kernels/cuda").glob("*.cu"))]
 
 
-@pytest.mark.parametrize(
-    ("source", "targets"),
-    [
-        pytest.param("core/device/cuda", ["all"], id="the device's table and its check"),
-        # `SOURCE^` is the first output of ninja for a source. The CPU kernels of this library are compiled elsewhere.
-        pytest.param("tests/cuda", KERNELS, id="the kernels, and those of a plugin"),
-    ],
-)
-def test_nvcc_compiles_it(nvcc, source, targets):
-    assert targets
-    folder = BUILT / source.replace("/", "-")
-    configured = ["cmake", "-S", source, "-B", folder, "-G", "Ninja", f"-DCMAKE_CUDA_COMPILER={nvcc}", *OPTIONS]
-    for command in (configured, ["ninja", "-C", folder, "-j", "1", *targets]):
-        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=900)
-        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+@pytest.fixture(scope="module")
+def built(nvcc) -> Path:
+    """The CUDA part as it goes into the pack, so that the tests of tools/gpu_check find it built."""
+    done = subprocess.run([REPOSITORY / "tools/gpu-check", "--pack"], cwd=REPOSITORY, capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0 and "programs for compute capability" not in done.stdout, done.stdout[-6000:] + done.stderr[-2000:]
+    return BUILT
 
 
-def test_kernels_are_in_the_list_of_what_is_loaded_before_a_step(nvcc, tmp_path):
+def test_nvcc_compiles_the_device_table_all_kernels_and_a_plugin(built):
+    assert all((built / name).is_file() for name in PROGRAMS)
+    assert [*built.glob("kernels/plugins/*doubled*.so")]
+
+
+def test_kernels_are_in_the_list_of_what_is_loaded_before_a_step(built, tmp_path):
     """The kernels compiled above, linked with a runtime that only counts. One kernel is launched without the list on purpose."""
-    folder = BUILT / "tests-cuda"
+    folder = built / "kernels"
     of_plugin, *objects = [*folder.glob("**/doubled.cu.o"), *folder.glob("kernels/**/*.cu.o")]
-    assert len(objects) == len(KERNELS) - 1, "the test above compiles them"
+    assert len(objects) == len(SOURCES)
     program = tmp_path / "kernels"
     # Kernels of the CPU and copies are not linked, because nothing calls them here.
     link = ["g++", "-static", "-std=c++20", "-I", "sdk", "tests/cuda/listing/stands_in.cpp", of_plugin, *objects, "-o", program]
