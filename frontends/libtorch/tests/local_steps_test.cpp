@@ -92,6 +92,17 @@ TEST(LibtorchLocalSteps, AnchorsHaveEqualBitsOnAllRanksAtAnyTime) {
   EXPECT_NE(optimizer.report().find("\"delay_that_hides\": "), std::string::npos);
 }
 
+TEST(LibtorchLocalSteps, AutogradNoticesThatAnOuterStepChangedAParameter) {
+  nn::Sequential model = make_layers();
+  optim::SGD sgd(model->parameters(), 0.0);
+  LocalSteps optimizer(sgd, model->named_parameters(), {.every = 1, .scheme = kNone});
+  const at::Tensor parameter = model->parameters().front();
+  train(model, optimizer, 0, 1);
+  const auto before = parameter._version();
+  train(model, optimizer, 1, 2);
+  EXPECT_GT(parameter._version(), before);  // the inner step of libtorch leaves the version alone
+}
+
 TEST(LibtorchLocalSteps, SynchronizeAfterARoundMovesNoAnchor) {
   nn::Sequential model = make_layers();
   optim::SGD sgd(model->parameters(), 0.1);

@@ -5,6 +5,7 @@ import torch
 from launch import run_ranks, succeed, worlds
 
 from penstock.common.rotation import Rotation
+from penstock.torch.apart.fragment import values_of
 from penstock.torch.apart.layers import fragments_of, layer_of
 from penstock.torch.apart.outer import OuterStep, are_finite
 from penstock.torch.apart.pace import Pace
@@ -77,6 +78,17 @@ def test_an_outer_step_has_the_bits_of_its_equations(shape, outer, mix, dtype):
     assert torch.equal(anchor, expected) and torch.equal(values, expected_values)
     assert own_momentum is None or torch.equal(momentum, expected_momentum)
     assert torch.equal(other[0], expected) and torch.equal(gaps, expected_values)
+
+
+@pytest.mark.parametrize("shape", [(), (3, 5)])
+def test_autograd_notices_that_an_outer_step_changed_a_parameter(shape):
+    parameter = torch.nn.Parameter(torch.ones(shape))
+    loss = (parameter * parameter).sum()  # saves the parameter for backward
+    OuterStep(1.0, 0.0).take(
+        torch.ones(shape), torch.ones(shape), None, values_of(parameter), 0.0
+    )
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
 
 
 def test_a_parameter_of_16_bits_is_rounded_once_from_its_anchor():

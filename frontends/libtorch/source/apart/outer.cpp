@@ -104,7 +104,10 @@ void take_outer_step(const OuterStep& outer, const at::Tensor& anchor, const at:
   const bool is_alike = values.is_cpu() && values.scalar_type() == anchor.scalar_type();
   const bool in_one_sweep = is_alike && values.is_contiguous();
   take_on_host(outer, anchor, drift, momentum, in_one_sweep ? values : at::Tensor(), mix);
-  if (!in_one_sweep) mix_in(values, anchor, mix);
+  if (in_one_sweep)
+    values.unsafeGetTensorImpl()->bump_version();  // as an operation of torch, for autograd
+  else
+    mix_in(values, anchor, mix);
 }
 
 }  // namespace penstock::torch

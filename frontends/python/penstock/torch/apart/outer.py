@@ -17,6 +17,7 @@ import torch
 from penstock import _library as c
 from penstock.torch.tensors import DTYPES
 
+
 def are_finite(tensors: Sequence[torch.Tensor]) -> list[bool]:
     """For each tensor, whether no element is infinite or NaN. Tensors on a device are queued
     together, and then the host waits."""
@@ -91,6 +92,8 @@ class OuterStep:
         self._take_on_host(anchor, drift, momentum, own, mix)
         if own is None:
             mix_in(values, anchor, mix)
+        else:
+            own.view(-1)[:0].zero_()  # autograd notices changes only through operations of torch
 
     def _take_on_host(
         self,
