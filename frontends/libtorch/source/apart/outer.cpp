@@ -57,6 +57,15 @@ void take_on_device(const OuterStep& outer, const at::Tensor& anchor, const at::
   anchor.sub_(drift);
 }
 
+void mix_in(const at::Tensor& values, const at::Tensor& anchor, double mix) {
+  if (mix == 0) {
+    values.copy_(anchor);
+    return;
+  }
+  const at::Tensor own = values.to(anchor.scalar_type());
+  values.copy_(own.mul(mix).add(anchor.to(values.device()).mul(1 - mix)));
+}
+
 }  // namespace
 
 std::string number_text(double number) {
@@ -84,15 +93,6 @@ std::vector<bool> are_finite(const std::vector<at::Tensor>& tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i)
     finite.push_back(std::isfinite(totals[i].item<double>()) || has_finite_range(tensors[i]));
   return finite;
-}
-
-void mix_in(const at::Tensor& values, const at::Tensor& anchor, double mix) {
-  if (mix == 0) {
-    values.copy_(anchor);
-    return;
-  }
-  const at::Tensor own = values.to(anchor.scalar_type());
-  values.copy_(own.mul(mix).add(anchor.to(values.device()).mul(1 - mix)));
 }
 
 void take_outer_step(const OuterStep& outer, const at::Tensor& anchor, const at::Tensor& drift,

@@ -30,14 +30,10 @@ inline bool keeps_momentum(const OuterStep& outer) {
 // and then the host waits.
 std::vector<bool> are_finite(const std::vector<at::Tensor>& tensors);
 
-// Moves `values` to mix * values + (1 - mix) * anchor, in the anchor's element type. Call it with
-// gradient mode off.
-void mix_in(const at::Tensor& values, const at::Tensor& anchor, double mix);
-
-// Changes `anchor` and `momentum` in place, and mixes the anchor into `values`, the parameter
-// itself. May change `drift`, the mean of the ranks. `anchor`, `drift` and `momentum` are
-// contiguous, with one shape, element type and device. `momentum` is undefined if the outer step
-// has no momentum. Call it with gradient mode off.
+// Changes `anchor` and `momentum` in place, and moves `values`, the parameter itself, to mix *
+// values + (1 - mix) * anchor, in the anchor's element type. May change `drift`, the mean of the
+// ranks. `anchor`, `drift` and `momentum` are contiguous, with one shape, element type and device.
+// `momentum` is undefined if the outer step has no momentum. Call it with gradient mode off.
 void take_outer_step(const OuterStep& outer, const at::Tensor& anchor, const at::Tensor& drift,
                      const at::Tensor& momentum, const at::Tensor& values, double mix);
 

@@ -34,8 +34,7 @@ def _has_finite_range(tensor: torch.Tensor) -> bool:
     return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())
 
 
-def mix_in(values: torch.Tensor, anchor: torch.Tensor, mix: float) -> None:
-    """Moves `values` to mix * values + (1 - mix) * anchor, in the anchor's element type."""
+def _mix_in(values: torch.Tensor, anchor: torch.Tensor, mix: float) -> None:
     if mix == 0:
         values.copy_(anchor)
         return
@@ -81,17 +80,18 @@ class OuterStep:
         mix: float,
     ) -> None:
         """Changes `anchor` and `momentum` in place, and moves `values`, the parameter itself, to
-        mix * values + (1 - mix) * anchor. May change `drift`, the mean of the ranks. `anchor`,
-        `drift` and `momentum` are contiguous, with one shape, element type and device."""
+        mix * values + (1 - mix) * anchor, in the anchor's element type. May change `drift`, the
+        mean of the ranks. `anchor`, `drift` and `momentum` are contiguous, with one shape, element
+        type and device."""
         if anchor.device.type != "cpu":
             self._take_on_device(anchor, drift, momentum)
-            mix_in(values, anchor, mix)
+            _mix_in(values, anchor, mix)
             return
         is_alike = values.device == anchor.device and values.dtype == anchor.dtype
         own = values if is_alike and values.is_contiguous() else None
         self._take_on_host(anchor, drift, momentum, own, mix)
         if own is None:
-            mix_in(values, anchor, mix)
+            _mix_in(values, anchor, mix)
         else:
             own.view(-1)[:0].zero_()  # autograd notices changes only through operations of torch
 
