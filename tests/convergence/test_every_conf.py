@@ -1,7 +1,8 @@
 """Every file of conf/ on real ranks: equal parameters everywhere, and a saved run continues to the bit in new
 processes.
 
-Files that can take the routes hierarchical and shard are also tested on these routes."""
+Files that can take the routes hierarchical and shard are also tested on these routes: some of them, and with TEST_LONG
+all of them."""
 
 from __future__ import annotations
 
@@ -34,8 +35,9 @@ def test_a_saved_run_goes_on_to_the_bit_and_ranks_agree() -> None:
             assert " files, 0 failed" in ran.stdout, ran.stdout
 
 
-def files_for(route: str, folder: Path) -> list[str]:
-    """The files of conf/ that `penstock config check` accepts with the route."""
+def files_for(route: str, folder: Path, always: set[str]) -> list[str]:
+    """The files of conf/ that `penstock config check` accepts with the route: those named, and of the others every
+    fourth, and with TEST_LONG all."""
     names = []
     for path in sorted(CONF.glob("*.toml")):
         table = toml_text.replaced(toml_text.load(path), {"scheme.route": route})
@@ -46,13 +48,14 @@ def files_for(route: str, folder: Path) -> list[str]:
             names.append(path.name)
         else:
             assert route in checked.stdout + checked.stderr or "owner_memory" in checked.stdout + checked.stderr, checked.stdout
-    return names
+    assert always <= set(names)
+    others = [name for name in names if name not in always]
+    return sorted(always) + others[:: 1 if os.environ.get("TEST_LONG") else 4]
 
 
 def test_files_that_can_take_route_shard_train_and_resume_on_it() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        names = files_for("shard", Path(folder))
-        assert {"one-bit-sharded.toml", "qsgd-sharded.toml", "topk-residual.toml", "ef-sign.toml"} <= set(names)
+        names = files_for("shard", Path(folder), {"one-bit-sharded.toml", "qsgd-sharded.toml", "topk-residual.toml", "ef-sign.toml"})
         for mode in ("straight", "resume"):
             line = launch.command(RANKS, [str(HERE / "every_conf.py"), mode, folder, "shard", *names])
             ran = subprocess.run(line, env=launch.environment(), capture_output=True, text=True, timeout=DEADLINE_S)
@@ -64,11 +67,10 @@ def test_files_that_can_take_route_shard_train_and_resume_on_it() -> None:
 def test_files_that_can_take_route_hierarchical_train_and_resume_on_hosts_of_two_ranks() -> None:
     """Over MPI on both levels. The saves continue with UCX inside the hosts."""
     with tempfile.TemporaryDirectory() as folder:
-        names = files_for("hierarchical", Path(folder))
+        names = files_for("hierarchical", Path(folder), {"dgc-hierarchical.toml", "power-sgd.toml", "signum.toml", "s-sgd.toml"})
         ucx_inside = Path(folder) / "ucx-inside"
         ucx_inside.write_text('[transport]\nlocal = "ucx"\n')
         ucx = {"PENSTOCK_CONFIG": str(ucx_inside), "MASTER_ADDR": f"{SUBNET}.10", "MASTER_PORT": "29713"}
-        assert {"dgc-hierarchical.toml", "power-sgd.toml", "signum.toml", "s-sgd.toml"} <= set(names)
         try:
             with Hosts(2, "1gbit", ranks_per_host=2) as hosts:
                 for mode, variables in (("straight", {}), ("resume", {}), ("resume", ucx)):

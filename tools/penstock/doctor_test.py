@@ -22,9 +22,32 @@ def lines_of(ran, subject):
     return [line for line in json.loads(ran.stdout) if line["subject"].startswith(subject)]
 
 
-def test_doctor_is_content_or_says_how_to_mend():
-    ran = penstock("doctor", "--json")
-    lines = json.loads(ran.stdout)
+@pytest.fixture
+def alone(tmp_path):
+    """The command and the runtime in folders of their own: there is no Python beside it, and two ranks under each launcher
+    take 15 s of a core."""
+    for folder in ("bin", "lib"):
+        (tmp_path / folder).mkdir()
+    shutil.copy(COMMAND, tmp_path / "bin/penstock")
+    shutil.copy(BUILD / "lib/libpenstock.so.0", tmp_path / "lib")
+    (tmp_path / "lib/penstock").symlink_to(BUILD / "lib/penstock")
+    return tmp_path
+
+
+def doctor(installed: pathlib.Path, *arguments, **environment):
+    # Without a PATH: neither mpirun nor Python is asked for.
+    return subprocess.run(
+        [str(installed / "bin/penstock"), "doctor", "--json", *map(str, arguments)], capture_output=True, text=True,
+        timeout=300, env={**os.environ, "PATH": "", **environment}, check=False)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return penstock("doctor", "--json", PYTHONPATH=str(ROOT / "frontends/python"))
+
+
+def test_doctor_is_content_or_says_how_to_mend(whole):
+    ran, lines = whole, json.loads(whole.stdout)
     problems = [line for line in lines if line["state"] == "problem"]
     assert ran.returncode == (1 if problems else 0)
     assert all(line["fix"] for line in lines if line["state"] in ("warning", "problem"))
@@ -32,15 +55,15 @@ def test_doctor_is_content_or_says_how_to_mend():
     assert {"torch", "python"} & {line["subject"] for line in lines}
 
 
-def test_doctor_names_a_plugin_path_that_is_no_folder(tmp_path):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "folder").mkdir()
-    named = [tmp_path / "file", tmp_path / "none", tmp_path / "folder"]
-    ran = penstock("doctor", "--json", PENSTOCK_PLUGIN_DIRECTORY=":".join(map(str, named)))
+def test_doctor_names_a_plugin_path_that_is_no_folder(alone):
+    (alone / "file").write_text("")
+    (alone / "folder").mkdir()
+    named = [alone / "file", alone / "none", alone / "folder"]
+    ran = doctor(alone, PENSTOCK_PLUGIN_DIRECTORY=":".join(map(str, named)))
     states = {line["found"].split(":")[0]: line["state"] for line in json.loads(ran.stdout)
               if line["subject"] == "plugin path"}
     assert [states[str(path)] for path in named] == ["warning", "warning", "ok"]
-    assert "warning" not in [state for path, state in states.items() if not path.startswith(str(tmp_path))]
+    assert "warning" not in [state for path, state in states.items() if not path.startswith(str(alone))]
 
 
 def test_doctor_imports_the_package_and_says_what_fails(tmp_path):
@@ -54,8 +77,8 @@ def test_doctor_imports_the_package_and_says_what_fails(tmp_path):
     assert "tools/setup" in line["fix"]
 
 
-def test_doctor_starts_two_ranks_under_each_launcher_and_calls_ok_only_what_ran():
-    lines = {line["subject"]: line for line in json.loads(penstock("doctor", "--json", PYTHONPATH=str(ROOT / "frontends/python")).stdout)}
+def test_doctor_starts_two_ranks_under_each_launcher_and_calls_ok_only_what_ran(whole):
+    lines = {line["subject"]: line for line in json.loads(whole.stdout)}
     if "torchrun" not in lines:
         pytest.skip("python3 of this shell lacks torch: " + lines["torch"]["found"])
     assert lines["torchrun"]["state"] == "ok" and "2 ranks have averaged over ucx" in lines["torchrun"]["found"]
@@ -72,26 +95,14 @@ def test_doctor_misses_mpirun(tmp_path):
 
 
 @pytest.fixture
-def installed(tmp_path):
-    """The command and the runtime in folders of their own, with a simulated device for the CUDA part."""
-    for folder in ("bin", "lib"):
-        (tmp_path / folder).mkdir()
-    shutil.copy(COMMAND, tmp_path / "bin/penstock")
-    shutil.copy(BUILD / "lib/libpenstock.so.0", tmp_path / "lib")
-    shutil.copy(SIMULATED, tmp_path / "lib" / TABLE)
-    (tmp_path / "lib/penstock").symlink_to(BUILD / "lib/penstock")
-    return tmp_path
+def installed(alone):
+    """With a simulated device for the CUDA part."""
+    shutil.copy(SIMULATED, alone / "lib" / TABLE)
+    return alone
 
 
-def doctor(installed: pathlib.Path, *arguments, **environment):
-    # Without a PATH: neither mpirun nor Python is asked for.
-    return subprocess.run(
-        [str(installed / "bin/penstock"), "doctor", "--json", *map(str, arguments)], capture_output=True, text=True,
-        timeout=300, env={**os.environ, "PATH": "", **environment}, check=False)
-
-
-def test_doctor_without_a_table_says_that_there_is_only_the_cpu():
-    (line,) = lines_of(penstock("doctor", "--json"), "cuda")
+def test_doctor_without_a_table_says_that_there_is_only_the_cpu(alone):
+    (line,) = lines_of(doctor(alone), "cuda")
     assert TABLE in line["found"] and "this build knows the CPU only" in line["found"]
     assert line["state"] == ("warning" if line["fix"] else "-")  # a warning where the driver has devices
 
@@ -131,8 +142,8 @@ def test_doctor_gives_the_table_s_own_words_where_no_device_is_found(installed):
     assert line["state"] == "warning" and "cannot be loaded" in line["found"] and line["fix"]
 
 
-def test_doctor_says_what_of_a_scheme_goes_through_host_memory_and_why():
-    ran = penstock("doctor", "--json", ROOT / "conf/dgc-hierarchical.toml", ROOT / "conf/adaq.toml")
+def test_doctor_says_what_of_a_scheme_goes_through_host_memory_and_why(alone):
+    ran = doctor(alone, ROOT / "conf/dgc-hierarchical.toml", ROOT / "conf/adaq.toml")
     by_hosts, adaq = lines_of(ran, "scheme")
     assert by_hosts["subject"] == f"scheme {ROOT}/conf/dgc-hierarchical.toml"
     (why,) = by_hosts["through_host_memory"]
@@ -146,11 +157,11 @@ VECTORS_ON_THE_CPU = '[[rule]]\nmatch = { dims = 1 }\ncompressor = "adaq"\nmemor
 
 
 @pytest.mark.parametrize("kind", ["LOSSY_ON_CUDA", "ALSO_ON_CUDA"])
-def test_doctor_knows_what_works_on_a_device_and_how_it_is_sent(kind, tmp_path):
-    compile_plugin(tmp_path, kind)
-    file = tmp_path / "bad.toml"
+def test_doctor_knows_what_works_on_a_device_and_how_it_is_sent(kind, alone):
+    compile_plugin(alone, kind)
+    file = alone / "bad.toml"
     file.write_text('[scheme]\ncompressor = "bad"\ncollective = "loopback"\n' + VECTORS_ON_THE_CPU)
-    (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", tmp_path, file), "scheme")
+    (line,) = lines_of(doctor(alone, "--plugin-path", alone, file), "scheme")
     staged = line["through_host_memory"]
     assert line["state"] == "-" and staged.pop('compressor "adaq" works on the CPU only (its build or its options)') == ["vectors"]
     if kind == "LOSSY_ON_CUDA":
@@ -161,33 +172,33 @@ def test_doctor_knows_what_works_on_a_device_and_how_it_is_sent(kind, tmp_path):
         assert what == ["matrices", "convolutions"] and "no transport.device is named" in why
 
 
-def test_doctor_says_which_sums_a_transport_between_devices_leaves_to_host_memory(tmp_path):
-    compile_plugin(tmp_path, "ALSO_ON_CUDA")
-    file = tmp_path / "bad.toml"
+def test_doctor_says_which_sums_a_transport_between_devices_leaves_to_host_memory(alone):
+    compile_plugin(alone, "ALSO_ON_CUDA")
+    file = alone / "bad.toml"
     file.write_text('[scheme]\ncompressor = "bad"\ncollective = "loopback"\n[transport]\ndevice = "mpi"\n')
-    (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", tmp_path, file), "scheme")
+    (line,) = lines_of(doctor(alone, "--plugin-path", alone, file), "scheme")
     (why,) = line["through_host_memory"]
     assert 'uncompressed and whole, and transport.device = "mpi" carries no sums' in why and not line["from_device_to_device"]
 
 
 @pytest.mark.skipif(not ON_DEVICE.exists(), reason=f"there is no {ON_DEVICE}: tools/test --all builds it")
-def test_doctor_says_what_goes_over_a_library_that_a_run_will_ask(tmp_path):
-    file = tmp_path / "pairs.toml"
+def test_doctor_says_what_goes_over_a_library_that_a_run_will_ask(alone):
+    file = alone / "pairs.toml"
     scheme = ('[scheme]\ncompressor = "topk-simulated"\nmemory = "residual-simulated"\ncollective = "loopback"\n'
               '[transport]\ndevice = "mpi"\n[collective.mpi]\ndevice_memory = ')
     file.write_text(scheme + '"auto"\n')
-    (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", ON_DEVICE.parent, file), "scheme")
+    (line,) = lines_of(doctor(alone, "--plugin-path", ON_DEVICE.parent, file), "scheme")
     assert line["on_device"] == line["from_device_to_device"] == ["matrices", "convolutions", "vectors"]
     assert "over mpi (if its library accepts device memory: a run asks the library" in line["found"]
     file.write_text(scheme + '"no"\n')
-    (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", ON_DEVICE.parent, file), "scheme")
+    (line,) = lines_of(doctor(alone, "--plugin-path", ON_DEVICE.parent, file), "scheme")
     assert line["state"] == "problem" and 'transport.device = "mpi" does not carry memory of CUDA devices' in line["found"]
 
 
-def test_doctor_names_what_is_wrong_with_a_scheme(tmp_path):
-    file = tmp_path / "wrong.toml"
+def test_doctor_names_what_is_wrong_with_a_scheme(alone):
+    file = alone / "wrong.toml"
     file.write_text('[scheme]\ncompressor = "topkk"\n')
-    ran = penstock("doctor", "--json", file)
+    ran = doctor(alone, file)
     (line,) = lines_of(ran, "scheme")
     assert ran.returncode == 1 and line["state"] == "problem"
     assert "topk" in line["found"] and "penstock config check" in line["fix"]

@@ -68,7 +68,7 @@ Script direct_script(const ResidentMethod& method, uint32_t size) {
 class Direct : public ::testing::TestWithParam<std::tuple<ResidentMethod, uint32_t>> {};
 INSTANTIATE_TEST_SUITE_P(Methods, Direct,
                          ::testing::Combine(::testing::ValuesIn(kMethods),
-                                            test::worlds({1, 2, 3, 4}, {1, 3})),
+                                            test::worlds({1, 2, 3, 4}, {3})),
                          testing::name_and_size);
 
 TEST_P(Direct, GivesTheBitsOfTheCpu) {
@@ -80,7 +80,7 @@ TEST_P(Direct, GivesTheBitsOfTheCpu) {
 class NearDirect : public ::testing::TestWithParam<std::tuple<NearMethod, uint32_t>> {};
 INSTANTIATE_TEST_SUITE_P(Methods, NearDirect,
                          ::testing::Combine(::testing::ValuesIn(kNearMethods),
-                                            test::worlds({1, 2, 3, 4}, {1, 3})),
+                                            test::worlds({1, 2, 3, 4}, {3})),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param).method.name) + "_on_" +
                                   std::to_string(std::get<1>(info.param));

@@ -50,7 +50,7 @@ TEST_P(Orders, OfStreamsDoNotShow) {
   script.steps = 6;
   const auto expected = results_of(script, on_the_cpu);
   script.scheme = resident_scheme(way.method, way.tables);
-  for (uint64_t seed = 1; seed <= (test::is_long() ? 1000 : 8) && !HasFailure(); ++seed) {
+  for (uint64_t seed = 1; seed <= (test::is_long() ? 1000 : 5) && !HasFailure(); ++seed) {
     const SimulatedDevices devices(seed, double(seed % 4) / 5, kSize);
     ::testing::internal::CaptureStderr();
     const auto got =
