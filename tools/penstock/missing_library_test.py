@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 from command_test import ROOT, penstock
+from doctor_test import alone, doctor  # noqa: F401
 
 
 @pytest.fixture(params=["libmpi.so.99", "libnobody.so.1"])
@@ -37,13 +38,13 @@ def test_the_list_says_what_a_plugin_lacks_in_one_line(lacking):
     assert {plugin["state"] for plugin in plugins if plugin["name"] != "identity-c"} == {"usable"}
 
 
-def test_doctor_warns_of_it_and_says_what_to_install(lacking):
+def test_doctor_warns_of_it_and_says_what_to_install(lacking, alone):  # noqa: F811
     folder, library = lacking
-    ran = penstock("doctor", "--json", "--plugin-path", folder)
+    ran = doctor(alone, "--plugin-path", folder)
     (line,) = [line for line in json.loads(ran.stdout) if line["subject"] == "plugin compressor/identity-c"]
     assert line["state"] == "warning" and f"needs {library}, which is not on this machine" in line["found"]
     assert line["fix"].startswith(advice(library))
-    assert ran.returncode == penstock("doctor").returncode
+    assert ran.returncode == doctor(alone).returncode
 
 
 def test_a_scheme_that_names_it_is_refused_with_the_same_words(lacking, tmp_path):
