@@ -1,6 +1,6 @@
-// The numbers of ranks for a test, and its cases. Under a sanitizer the number is 3, which is not a power of two
-// and has a rank that is neither first nor last. `tools/nightly` uses every number there too. A
-// slow test may have a shorter list `few`, which is used outside of long runs.
+// The numbers of ranks for a test, and its cases. Under a sanitizer the number is 3, which is not a
+// power of two and has a rank that is neither first nor last. `tools/nightly` uses every number
+// there too. A slow test may have a shorter list `few`, which is used outside of long runs.
 #pragma once
 
 #include "long.hpp"

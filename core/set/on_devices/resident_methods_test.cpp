@@ -115,8 +115,7 @@ const ResidentMethod kSummingMethods[] = {
 
 class DeviceMethods : public ::testing::TestWithParam<std::tuple<ResidentMethod, uint32_t>> {};
 INSTANTIATE_TEST_SUITE_P(Methods, DeviceMethods,
-                         ::testing::Combine(test::every_third(kMethods),
-                                            test::worlds({1, 3}, {3})),
+                         ::testing::Combine(test::every_third(kMethods), test::worlds({1, 3}, {3})),
                          testing::name_and_size);
 
 TEST_P(DeviceMethods, GiveTheBitsOfTheCpu) {
