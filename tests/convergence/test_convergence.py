@@ -21,8 +21,11 @@ from benches import convergence  # noqa: E402
 from quickstart_job import launch  # noqa: E402
 from quickstart_job.recipes import KNOWN, recipe  # noqa: E402
 
-ON_TEXT = ("s-sgd", "dear", "topk-residual", "dgc", "power-sgd", "sign-sgd-majority", "ok-topk")
-ALSO_IN_LONG_RUNS = ("wfbp", "fusion", "acp-sgd", "fgbuff")
+IS_LONG = bool(os.environ.get("TEST_LONG"))
+IS_BRIEF = not (os.environ.get("TEST_ALL") or IS_LONG)
+ON_TEXT = ["s-sgd", "dear", "topk-residual", "dgc", "power-sgd", "sign-sgd-majority", "ok-topk"]
+if IS_LONG:
+    ON_TEXT += ["wfbp", "fusion", "acp-sgd", "fgbuff"]
 ONE_OF_EACH_FAMILY = (
     "s-sgd",  # dense
     "topk-residual",  # selection
@@ -36,8 +39,6 @@ ONE_OF_EACH_FAMILY = (
     "dear",  # updates in the next forward
     "sparseloco-every-4",  # ranks that train apart
 )
-IS_LONG = bool(os.environ.get("TEST_LONG"))
-IS_BRIEF = not (os.environ.get("TEST_ALL") or IS_LONG)
 NAMES = ONE_OF_EACH_FAMILY if IS_BRIEF else KNOWN
 SEED = 1
 
@@ -48,7 +49,7 @@ LAST_TOLERANCE = 0.03
 
 
 def setting_of(name: str) -> convergence.Setting:
-    on_text = (name in ON_TEXT and not IS_BRIEF) or (name in ALSO_IN_LONG_RUNS and IS_LONG)
+    on_text = name in ON_TEXT and not IS_BRIEF
     return convergence.Setting("text", 20) if on_text else convergence.Setting("digits", 60)
 
 

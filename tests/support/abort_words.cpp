@@ -17,8 +17,7 @@ const int first_stderr = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 100);
 
 // Only functions that a handler of signals may call.
 void show_captured() {
-  struct stat now {
-  }, first{};
+  struct stat now = {}, first = {};
   if (fstat(STDERR_FILENO, &now) != 0 || fstat(first_stderr, &first) != 0) return;
   if (!S_ISREG(now.st_mode) || (now.st_dev == first.st_dev && now.st_ino == first.st_ino)) return;
   char part[512];

@@ -1,6 +1,4 @@
 #include <gtest/gtest.h>
-#include <cstdio>
-#include <cstdlib>
 #include <stdexcept>
 
 namespace penstock::abort_words_test {
@@ -16,8 +14,8 @@ void throw_while_stderr_is_captured() {
 }
 
 TEST(AProgramThatAborts, TellsWhyAlsoWhereATestCapturesStderr) {
-  GTEST_FLAG_SET(death_test_style,
-                 "threadsafe");  // the child begins with the stderr that is looked at
+  // A child that is started anew begins with the stderr that is looked at.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(throw_while_stderr_is_captured(), "words that a capture would take along");
 }
 

@@ -22,18 +22,6 @@ def lines_of(ran, subject):
     return [line for line in json.loads(ran.stdout) if line["subject"].startswith(subject)]
 
 
-@pytest.fixture
-def alone(tmp_path):
-    """The command and the runtime in folders of their own: there is no Python beside it, and two ranks under each launcher
-    take 15 s of a core."""
-    for folder in ("bin", "lib"):
-        (tmp_path / folder).mkdir()
-    shutil.copy(COMMAND, tmp_path / "bin/penstock")
-    shutil.copy(BUILD / "lib/libpenstock.so.0", tmp_path / "lib")
-    (tmp_path / "lib/penstock").symlink_to(BUILD / "lib/penstock")
-    return tmp_path
-
-
 def doctor(installed: pathlib.Path, *arguments, **environment):
     # Without a PATH: neither mpirun nor Python is asked for.
     return subprocess.run(

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from command_test import ROOT, penstock
-from doctor_test import alone, doctor  # noqa: F401
+from doctor_test import doctor
 
 
 @pytest.fixture(params=["libmpi.so.99", "libnobody.so.1"])
@@ -38,7 +38,7 @@ def test_the_list_says_what_a_plugin_lacks_in_one_line(lacking):
     assert {plugin["state"] for plugin in plugins if plugin["name"] != "identity-c"} == {"usable"}
 
 
-def test_doctor_warns_of_it_and_says_what_to_install(lacking, alone):  # noqa: F811
+def test_doctor_warns_of_it_and_says_what_to_install(lacking, alone):
     folder, library = lacking
     ran = doctor(alone, "--plugin-path", folder)
     (line,) = [line for line in json.loads(ran.stdout) if line["subject"] == "plugin compressor/identity-c"]
