@@ -4,6 +4,7 @@
 #pragma once
 
 #include <kernels/code_path.hpp>
+#include <kernels/prefetch.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -67,18 +68,19 @@ constexpr bool streams(const Fold& fold, uint64_t n) {
 
 // Compensates n elements, at most kMostFolded, of a fold over `whole` elements. Returns where the
 // results lie, in `room` or in work, so that the caller can inspect them. After the last part the
-// caller must call end_stream (stream.hpp).
-inline constexpr uint64_t kMostFolded = 2 * kFoldTile;
+// caller must call end_stream (stream.hpp). What a fold of the elements `ahead` of those at work
+// reads is fetched; these should be the elements that are compensated some 1024 elements later.
+inline constexpr uint64_t kMostFolded = 2 * kFoldTile, kFetchedAhead = 1024;
 const float* compensate_tile(const Fold& fold, uint64_t n, uint64_t whole, CodePath path,
-                             float* room) noexcept;
+                             float* room, uint64_t ahead = kFetchedAhead) noexcept;
 
 // The value that compensate will write to work[i]; changes nothing. A caller that reads single
 // elements far apart prefetches them some 30 elements early.
 float compensated(const Fold& fold, uint64_t i) noexcept;
 inline void prefetch(const Fold& fold, uint64_t i) {
-  __builtin_prefetch(fold.grad + i);
-  __builtin_prefetch(fold.work_from() + i);
-  if (fold.momentum != nullptr) __builtin_prefetch(fold.momentum_from() + i);
+  prefetch_line(fold.grad + i);
+  prefetch_line(fold.work_from() + i);
+  if (fold.momentum != nullptr) prefetch_line(fold.momentum_from() + i);
 }
 
 // Clipping of a number: it is multiplied by `factor`, then limited to [-bound, bound].

@@ -9,6 +9,7 @@
 
 #include <kernels/code_path.hpp>
 #include <kernels/fold.hpp>
+#include <kernels/prefetch.hpp>
 
 #include <cstdint>
 #include <span>
@@ -58,7 +59,7 @@ struct SelectSegment {
   float at(uint64_t i) const { return fold == nullptr ? x[i] : compensated(*fold, i); }
   void fetch(uint64_t i) const {
     if (fold == nullptr)
-      __builtin_prefetch(x + i);
+      prefetch_line(x + i);
     else
       prefetch(*fold, i);
   }

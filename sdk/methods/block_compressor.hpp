@@ -22,6 +22,7 @@
 #pragma once
 
 #include <kernels/fold.hpp>
+#include <kernels/prefetch.hpp>
 #include <methods/agreed.hpp>
 #include <methods/block_choice.hpp>
 #include <methods/block_strips.hpp>
@@ -168,14 +169,14 @@ class BlockCompressor : public FoldingEncoder<Method> {
     uint64_t first = 0;
     for (uint64_t b = 0; b < blocks.count(); ++b) {
       const Block block = blocks[b];
-      const float* numbers = strips.elements(b, room.numbers);
+      BlockElements elements = strips.elements(b, room.numbers);
       if constexpr (transforms()) {
-        if (numbers != room.numbers) std::copy_n(numbers, block.size(), room.numbers);
+        if (elements.first != room.numbers) elements.copy(block.size(), room.numbers);
         method().forward(block, room.numbers);
-        numbers = room.numbers;
+        elements = {room.numbers, kBlockSide};
       }
       const uint64_t count = Blocks::kept(block.size(), k_);
-      choice.largest(numbers, block.size(), count, chosen.positions.data() + first,
+      choice.largest(elements, block.size(), count, chosen.positions.data() + first,
                      chosen.values.data() + first);
       first += count;
     }
@@ -201,7 +202,7 @@ class BlockCompressor : public FoldingEncoder<Method> {
         // Work has left the caches, and no processor foresees these places.
         const Block next = blocks[b + 1];
         for (uint64_t j = 0; j < Blocks::kept(next.size(), k_); ++j)
-          __builtin_prefetch(work + next.element(chosen.positions[end + j]), 1);
+          kernels::prefetch_line<true>(work + next.element(chosen.positions[end + j]));
       }
       if constexpr (transforms()) {
         float* const numbers = call.scratch<Room>(1)[0].numbers;

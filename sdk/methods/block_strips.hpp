@@ -1,8 +1,9 @@
 // The elements of an item, block by block (blocks.hpp). They are compensated on the way.
 //
-// Up to 16 neighbouring blocks are compensated together, row by row. Their results stay in the
-// second-level cache until each block has been read; work itself is written past the caches if it
-// is large (fold.hpp).
+// Two neighbouring blocks are compensated together, row by row. Their results stay in the
+// first-level cache until each block has been read; work itself is written past the caches if it is
+// large (fold.hpp). With more blocks the results would leave that cache, which takes longer than
+// the shorter rows do.
 #pragma once
 
 #include <kernels/fold.hpp>
@@ -33,21 +34,23 @@ class BlockStrips {
   BlockStrips(const BlockStrips&) = delete;
   BlockStrips& operator=(const BlockStrips&) = delete;
 
-  // The elements of block `index`, one after the other. Blocks are asked for in ascending order,
-  // each one once. The elements are valid until the next call.
-  const float* elements(uint64_t index, float* numbers) {
+  // The elements of block `index`, where they lie, or copied to `numbers` if the block is narrow.
+  // Blocks are asked for in ascending order, each one once. The elements are valid until the next
+  // call.
+  BlockElements elements(uint64_t index, float* numbers) {
     const Block block = blocks_[index];
     if (index == end_) begin(index);
+    if (fold_ == nullptr && index + 1 < end_) blocks_[index + 1].prefetch(work_);
     const float* const from = elements_ + (block.first - first_);
-    if (block.is_run()) return from;
+    if (block.is_run()) return {from, kBlockSide};
+    if (block.cols == kBlockSide) return {from, stride_};
     for (uint64_t row = 0; row < block.rows; ++row)
       std::memcpy(numbers + row * block.cols, from + row * stride_, block.cols * sizeof(float));
-    if (fold_ == nullptr && index + 1 < end_) blocks_[index + 1].prefetch(work_);
-    return numbers;
+    return {numbers, kBlockSide};
   }
 
  private:
-  static constexpr uint64_t kMostBlocks = 16;
+  static constexpr uint64_t kMostBlocks = 2;
   static constexpr uint64_t kMostCols = kMostBlocks * kBlockSide;
 
   // Compensates the strip whose first block is `index`.
@@ -62,10 +65,14 @@ class BlockStrips {
       cols += blocks_[end_].cols;
     }
     if (fold_ == nullptr) return;
+    // Rows that lie some 1024 elements behind each other in the order of the strip.
+    const uint64_t ahead = block.is_run()
+                               ? kernels::kFetchedAhead
+                               : (kernels::kFetchedAhead + cols - 1) / cols * block.stride;
     for (uint64_t row = 0; row < block.rows; ++row) {
       float* const target = room_ + row * cols;
       const float* const results = kernels::compensate_tile(
-          fold_->from(first_ + row * block.stride), cols, numel_, path_, target);
+          fold_->from(first_ + row * block.stride), cols, numel_, path_, target, ahead);
       if (results != target) continue;
       elements_ = room_;
       stride_ = cols;

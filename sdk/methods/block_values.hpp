@@ -167,8 +167,10 @@ class BlockValues {
 
   // The power of two that brings the largest magnitude into [2^15, 2^16).
   static float unit_of(std::span<const float> values) {
-    float largest = 0;
-    for (const float value : values) largest = std::max(largest, std::fabs(value));
+    float lanes[8] = {};  // they do not wait for each other
+    for (uint64_t i = 0; i < values.size(); ++i)
+      lanes[i % 8] = std::max(lanes[i % 8], std::fabs(values[i]));
+    const float largest = *std::max_element(lanes, lanes + 8);
     if (!(largest > 0)) return 1;
     const int exponent = std::isfinite(largest) ? std::ilogb(largest) - 15 : kHighestUnit;
     return std::ldexp(1.0f, std::clamp(exponent, kLowestUnit, kHighestUnit));

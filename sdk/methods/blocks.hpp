@@ -7,6 +7,7 @@
 // here allocates; everything is [any].
 #pragma once
 
+#include <kernels/prefetch.hpp>
 #include <kernels/stream.hpp>
 #include <penstock/views.hpp>
 
@@ -44,7 +45,7 @@ struct Block {
   void prefetch(const float* item) const {
     for (uint64_t row = 0; row < rows; ++row)
       for (uint64_t col = 0; col < cols; col += 16)  // a cache line
-        __builtin_prefetch(item + first + row * stride + col);
+        kernels::prefetch_line(item + first + row * stride + col);
   }
   // Copies source[size()] to the block's elements of `item`; is_streamed: past the caches, and
   // kernels::end_stream() follows the last block.
@@ -56,6 +57,20 @@ struct Block {
       else
         std::memcpy(target, source + row * cols, cols * sizeof(float));
     }
+  }
+};
+
+// The elements of a block in their order: runs of 64, `stride` floats from one run to the next.
+// With another stride than 64 there are whole runs only.
+struct BlockElements {
+  const float* first;
+  uint64_t stride;
+
+  // Copies the first n elements to target[n].
+  void copy(uint64_t n, float* target) const {
+    for (uint64_t i = 0; i < n; i += kBlockSide)
+      std::memcpy(target + i, first + i / kBlockSide * stride,
+                  std::min(kBlockSide, n - i) * sizeof(float));
   }
 };
 

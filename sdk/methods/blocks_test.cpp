@@ -9,6 +9,7 @@ namespace {
 
 using sdk::Block;
 using sdk::Blocks;
+using sdk::kBlockSide;
 using sdk::kBlockSize;
 
 // The block and the position in it of every element of a matrix or, with 0 columns, of a vector.
@@ -93,7 +94,7 @@ TEST(BlockChoice, EqualsASortWhateverTheBlockBeforeWas) {
         std::vector<float> x = distribution.draw(n, ++seed);
         for (float& value : x) value *= scale;
         const uint64_t k = Blocks::kept(n, seed % 2 == 0 ? 64 : 1000);
-        choice.largest(x.data(), n, k, positions.data(), values.data());
+        choice.largest({x.data(), kBlockSide}, n, k, positions.data(), values.data());
         const std::vector<uint32_t> expected = largest(x, k);
         for (uint64_t j = 0; j < k; ++j) {
           ASSERT_EQ(positions[j], expected[j]) << distribution.name << ", " << n << ", " << scale;

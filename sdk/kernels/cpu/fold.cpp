@@ -87,7 +87,7 @@ void compensate(const Fold& fold, uint64_t n, CodePath path) noexcept {
 }
 
 const float* compensate_tile(const Fold& fold, uint64_t n, uint64_t whole, CodePath path,
-                             float* room) noexcept {
+                             float* room, uint64_t ahead) noexcept {
   if (!streams(fold, whole)) {
     compensate(fold, n, path);
     return fold.work;
@@ -97,9 +97,9 @@ const float* compensate_tile(const Fold& fold, uint64_t n, uint64_t whole, CodeP
   near.momentum_before = fold.momentum_from();
   near.work = room;
   near.momentum = momentum;
-  constexpr uint64_t kPart = 256, kAhead = 1024;  // elements; twice as far is as fast
+  constexpr uint64_t kPart = 256;
   for (uint64_t first = 0; first < n; first += kPart) {
-    fetch(near, first + kAhead, kPart);
+    fetch(near, first + ahead, kPart);
     sweep_on(near.from(first), std::min(kPart, n - first), path);
   }
   inspect(fold, room, n, path);

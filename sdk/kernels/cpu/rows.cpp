@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include <kernels/cpu/compact.hpp>
+#include <kernels/prefetch.hpp>
 
 namespace penstock::kernels {
 namespace {

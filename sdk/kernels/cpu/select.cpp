@@ -109,8 +109,8 @@ uint64_t compact_all(std::span<SelectSegment> segments, uint32_t threshold, cons
                                                : compensate_tile(segment.fold->from(begin), size,
                                                                  segment.n, path, room);
       if (count > work.capacity) continue;
-      count = compact(x, size, static_cast<uint32_t>(offset + begin), threshold, work.indices,
-                      work.bits, count, work.capacity);
+      count = compact(x, size, kCompactRun, static_cast<uint32_t>(offset + begin), threshold,
+                      work.indices, work.bits, count, work.capacity);
     }
     segment.fold = nullptr;
     offset += segment.n;
@@ -150,19 +150,6 @@ class Emitter {
   uint64_t begins_ = 0;
 };
 
-// Drops all but the first `ties` entries equal to `threshold`.
-uint64_t drop_later_ties(const Workspace& work, uint64_t count, ExactThreshold exact) {
-  uint64_t kept = 0;
-  for (uint64_t j = 0; j < count; ++j) {
-    const bool tie = key_of_bits(work.bits[j]) == exact.threshold;
-    work.indices[kept] = work.indices[j];
-    work.bits[kept] = work.bits[j];
-    kept += tie && exact.ties == 0 ? 0 : 1;
-    exact.ties -= tie && exact.ties > 0 ? 1 : 0;
-  }
-  return kept;
-}
-
 // Moves the k largest of `count` > k collected entries, whose keys are all at least `lowest`, to
 // the front.
 void keep_largest(const Workspace& work, uint64_t count, uint64_t k, uint32_t lowest,
@@ -174,7 +161,7 @@ void keep_largest(const Workspace& work, uint64_t count, uint64_t k, uint32_t lo
   };
   const ExactThreshold exact = select_exactly(keys, count, k, work.histogram, lowest, highest);
   const uint64_t reach = keep_on(path)(work.indices, work.bits, count, exact.threshold);
-  if (reach > k) drop_later_ties(work, reach, exact);
+  if (reach > k) drop_later_ties(work.indices, work.bits, reach, exact.threshold, exact.ties);
 }
 
 // Writes the k largest of `count` >= k collected entries, whose keys are all at least `lowest`.
@@ -248,7 +235,7 @@ CodePath measure() noexcept {
     const Compact compact = compact_on(path);
     for (int repetition = 0; repetition < 8; ++repetition) {
       const auto start = std::chrono::steady_clock::now();
-      compact(values, kEntries, 0, one_percent, found[0], found[1], 0, 1024);
+      compact(values, kEntries, kCompactRun, 0, one_percent, found[0], found[1], 0, 1024);
       const auto time = std::chrono::steady_clock::now() - start;
       if (time >= best_time) continue;
       best_time = time;

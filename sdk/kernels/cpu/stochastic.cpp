@@ -4,6 +4,7 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 #include <kernels/element/rounding.hpp>
+#include <kernels/prefetch.hpp>
 #include <kernels/sign.hpp>
 #include <kernels/stochastic.hpp>
 
