@@ -54,21 +54,23 @@ std::string text_of(const Activity::Steps& steps) {
 PluginCall::PluginCall(CallSlot* slot, std::string_view kind, std::string_view name,
                        std::string_view stage, std::string_view where, std::string_view set,
                        uint64_t step)
-    : slot_(slot), call_{kind, name, stage, where, set, step, 0} {
+    : slot_(slot), call_{kind, name, stage, where, set, step} {
   // Registered once per process, and also valid in a child of fork that calls exit() within a call.
   [[maybe_unused]] static const int registered = std::atexit(name_call_that_exits);
   outer_here_ = std::exchange(call_here, &call_);
   if (slot_ == nullptr) return;
   call_.since_us = now_us();
   const Lock lock(slot_->mutex_);
-  outer_ = std::exchange(slot_->call_, &call_);
+  call_.older = std::exchange(slot_->youngest_, &call_);
 }
 
 PluginCall::~PluginCall() {
   call_here = outer_here_;
   if (slot_ == nullptr) return;
   const Lock lock(slot_->mutex_);
-  slot_->call_ = outer_;
+  CallSlot::Call** at = &slot_->youngest_;
+  while (*at != &call_) at = &(*at)->older;
+  *at = call_.older;
 }
 
 std::string PluginCall::text_of(const CallSlot::Call& call) {
@@ -81,11 +83,11 @@ std::string PluginCall::text_of(const CallSlot::Call& call) {
 
 std::optional<CallSlot::Long> CallSlot::lasting(uint64_t at_least_us) const {
   const Lock lock(mutex_);
-  if (call_ == nullptr) return std::nullopt;
+  if (youngest_ == nullptr) return std::nullopt;
   const uint64_t now = now_us();
-  const uint64_t lasted = now - std::min(now, call_->since_us);
+  const uint64_t lasted = now - std::min(now, youngest_->since_us);
   if (lasted < at_least_us) return std::nullopt;
-  return Long{PluginCall::text_of(*call_), lasted, call_->since_us};
+  return Long{PluginCall::text_of(*youngest_), lasted, youngest_->since_us};
 }
 
 void Activity::Steps::at(Phase now, uint64_t at_step) {

@@ -18,7 +18,8 @@
 
 namespace penstock {
 
-// The plugin call that a thread is executing, if any. Each thread that calls plugins has one slot.
+// The plugin calls that are being executed, the youngest first. Calls of several threads may end in
+// any order.
 class CallSlot {
  public:
   // Views stay valid until the call ends.
@@ -30,9 +31,10 @@ class CallSlot {
     std::string_view set;    // name, or empty
     uint64_t step = 0;
     uint64_t since_us = 0;
+    Call* older = nullptr;  // the next call of the slot
   };
-  // [any] "encode of compressor 'topk' for bucket 3 of set 'model', step 12" and how long it has
-  // lasted; none when no call lasts for at least this long.
+  // [any] The youngest call: "encode of compressor 'topk' for bucket 3 of set 'model', step 12" and
+  // how long it has lasted; none when no call lasts for at least this long.
   struct Long {
     std::string text;
     uint64_t lasted_us = 0;
@@ -42,8 +44,8 @@ class CallSlot {
 
  private:
   friend class PluginCall;
-  mutable Mutex mutex_;  // between the calling thread and a reader; hardly ever contended
-  const Call* call_ PENSTOCK_GUARDED_BY(mutex_) = nullptr;
+  mutable Mutex mutex_;  // between the calling threads and a reader; hardly ever contended
+  Call* youngest_ PENSTOCK_GUARDED_BY(mutex_) = nullptr;
 };
 
 // Marks a plugin call from construction to destruction. If a plugin ends the process during the
@@ -63,7 +65,6 @@ class PluginCall {
  private:
   CallSlot* slot_;
   CallSlot::Call call_;
-  const CallSlot::Call* outer_ = nullptr;
   const CallSlot::Call* outer_here_ = nullptr;  // of this thread
 };
 

@@ -51,5 +51,23 @@ TEST(PluginCall, TheInnermostIsTold) {
   EXPECT_EQ(slot.lasting(0)->text, "plan of scheduler 'plans'");
 }
 
+TEST(PluginCall, CallsOfTwoThreadsEndInAnyOrder) {
+  CallSlot slot;
+  std::atomic<bool> has_begun{false}, may_end{false};
+  std::thread first([&] {
+    const PluginCall call(&slot, "scheduler", "plans", "plan");
+    has_begun = true;
+    while (!may_end) std::this_thread::yield();
+  });
+  while (!has_begun) std::this_thread::yield();
+  {
+    const PluginCall second(&slot, "memory", "keeps", "record");
+    may_end = true;
+    first.join();
+    EXPECT_EQ(slot.lasting(0)->text, "record of memory 'keeps'");
+  }
+  EXPECT_FALSE(slot.lasting(0).has_value());
+}
+
 }  // namespace
 }  // namespace penstock::activity_test
