@@ -146,26 +146,32 @@ std::string python(std::vector<Line>& lines) {
     return "";
   }
   constexpr double kSeconds = 120;  // torch loads slowly from a cold disk
-  for (const std::string package : {"torch", "penstock.torch"}) {
-    const std::string top = package.substr(0, package.find('.'));
-    const Ran ran =
-        run_program({python, "-c",
-                     fmt::format("import sys, {}, {}; print(sys.executable, {}.__version__)", top,
-                                 package, top)},
-                    kSeconds);
-    const std::string said = last_line(ran.output);
-    if (ran.status == 0) {
-      lines.push_back({package, Health::ok, said, ""});
-      continue;
-    }
+  const auto imported = [&](const std::string& modules, const std::string& versions) {
+    return run_program(
+        {python, "-c", fmt::format("import sys, {}; print(sys.executable, {})", modules, versions)},
+        kSeconds);
+  };
+  // Usually both can be imported, and a second process would load torch once more.
+  const Ran both =
+      imported("torch, penstock.torch, penstock", "torch.__version__, penstock.__version__");
+  if (both.status == 0) {
+    const std::string said = last_line(both.output);
+    const size_t penstock_at = said.rfind(' '), torch_at = said.rfind(' ', penstock_at - 1);
+    lines.push_back({"torch", Health::ok, said.substr(0, penstock_at), ""});
     lines.push_back(
-        {package, Health::problem,
-         fmt::format("{} does not import it: {}", python,
-                     ran.status < 0 ? fmt::format("not done within {} s", kSeconds) : said),
-         fix});
-    return "";  // without torch, penstock.torch fails too
+        {"penstock.torch", Health::ok, said.substr(0, torch_at) + said.substr(penstock_at), ""});
+    return python;
   }
-  return python;
+  const Ran torch = imported("torch", "torch.__version__");
+  const bool has_torch = torch.status == 0;
+  if (has_torch) lines.push_back({"torch", Health::ok, last_line(torch.output), ""});
+  const Ran& failed = has_torch ? both : torch;
+  lines.push_back({has_torch ? "penstock.torch" : "torch", Health::problem,
+                   fmt::format("{} does not import it: {}", python,
+                               failed.status < 0 ? fmt::format("not done within {} s", kSeconds)
+                                                 : last_line(failed.output)),
+                   fix});
+  return "";
 }
 
 // The path of libpenstock beside this command; empty if it is not there.
