@@ -60,6 +60,7 @@ class Training:
         """Keeps the state of this moment, and then forgets the one before. Collective."""
         step = self.state["step"]
         optimizer = {**self.optimizer.state_dict(), **self.optimizer.compression_state_dict()}
+        self.state["payload_bytes"] = self._payload()  # now with those of an exchange under way: its result is in the state
         torch.save({"model": self.model.state_dict(), "optimizer": optimizer}, self._file(step))
         hvd.barrier()
         self._write()
@@ -109,7 +110,7 @@ class Training:
         """A point of the curve, and a save."""
         trained = torch.tensor(sum(losses) / len(losses), dtype=torch.float64)
         trained = hvd.allreduce(trained, op=hvd.Average, name=f"trained.{self.folder.name}.{step}")
-        self.state |= {"step": step, "payload_bytes": self._payload()}
+        self.state["step"] = step
         self.state["curve"].append({"step": step, "bits": self._evaluate_common(), "training_nats": float(trained)})
         self._save()
 

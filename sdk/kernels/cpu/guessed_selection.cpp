@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include <kernels/cpu/compact.hpp>
+#include <kernels/cpu/radix_select.hpp>
 
 namespace penstock::kernels {
 namespace {
@@ -14,15 +15,10 @@ constexpr uint64_t kCounted = 16;  // entries that are counted together
 static_assert(kCounted <= kCompactPad);
 static_assert(guessed_scratch_bytes(0) == kCompactPad * 2 * sizeof(uint32_t));
 
-// Entries above `threshold` are chosen, and the first `ties` that are equal to it.
-struct Threshold {
-  uint32_t key;
-  uint64_t ties;
-};
-
-// The threshold of the k largest of `count` > k entries, all of which reach `lowest`.
-Threshold threshold_of(const uint32_t* bits, uint64_t count, uint64_t k, uint32_t lowest,
-                       Reach reach) {
+// The threshold of the k largest of `count` > k entries, all of which reach `lowest`. If exactly k
+// entries reach it, its ties are k.
+ExactThreshold threshold_of(const uint32_t* bits, uint64_t count, uint64_t k, uint32_t lowest,
+                            Reach reach) {
   constexpr uint32_t kFirstStep = 1u << 16;  // the last bits of a key: less than a hundredth
   uint32_t low = lowest, high = lowest;      // more than k entries reach low, fewer reach high
   uint64_t above = 0;                        // how many reach high
@@ -56,10 +52,10 @@ GuessedSelection select_by_guess(const float* x, uint64_t n, uint64_t stride, ui
   if (count < k || count > most) return {};
   if (count == k) return {indices, bits, std::bit_cast<float>(lowest)};
   std::fill_n(bits + count, kCounted, 0u);
-  const Threshold threshold = threshold_of(bits, count, k, lowest, reach_on(path));
-  count = keep_on(path)(indices, bits, count, threshold.key);
-  if (count > k) drop_later_ties(indices, bits, count, threshold.key, threshold.ties);
-  return {indices, bits, std::bit_cast<float>(threshold.key)};
+  const ExactThreshold exact = threshold_of(bits, count, k, lowest, reach_on(path));
+  count = keep_on(path)(indices, bits, count, exact.threshold);
+  if (count > k) drop_later_ties(indices, bits, count, exact.threshold, exact.ties);
+  return {indices, bits, std::bit_cast<float>(exact.threshold)};
 }
 
 }  // namespace penstock::kernels
