@@ -8,6 +8,7 @@
 #include <kernels/select.hpp>
 #include <kernels/sign.hpp>
 #include <kernels/statistics.hpp>
+#include <support/code_paths.hpp>
 #include <testing/data.hpp>
 #include <vector>
 
@@ -16,13 +17,6 @@ namespace {
 
 constexpr uint32_t kForms[] = {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_HEAVY_BALL,
                                PENSTOCK_FORM_NESTEROV};
-
-std::vector<CodePath> paths() {
-  std::vector<CodePath> all;
-  for (const CodePath path : kAllCodePaths)
-    if (code_path_supported(path)) all.push_back(path);
-  return all;
-}
 
 // The place of the old work and u: the place of the results, or elsewhere. Large results elsewhere
 // are streamed.
@@ -93,7 +87,7 @@ TEST(Fold, CompensateFollowsTheFormsOnEveryCodePath) {
   for (const uint32_t form : kForms)
     for (const uint64_t n : sizes())
       for (const Place place : kPlaces)
-        for (const CodePath path : paths()) {
+        for (const CodePath path : test::supported_paths()) {
           Arrays expected({"heavy_tailed", test::heavy_tailed}, n, form, 0.9f, 1.5f);
           Arrays found({"heavy_tailed", test::heavy_tailed}, n, form, 0.9f, 1.5f);
           expected.compensate_plainly();
@@ -112,7 +106,7 @@ TEST(Fold, CompensateSaysWhetherAllResultsAreFinite) {
   for (const uint32_t form : kForms)
     for (const uint64_t n : sizes())
       for (const Place place : kPlaces)
-        for (const CodePath path : paths()) {
+        for (const CodePath path : test::supported_paths()) {
           const auto is_finite = [&](uint64_t at, float value) {
             Arrays arrays({"heavy_tailed", test::heavy_tailed}, n, form, 0.9f, 1.5f);
             arrays.grad[at] = value;
@@ -134,7 +128,7 @@ TEST(Fold, CompensateClippedIsCompensateOfTheClippedGradient) {
   for (const uint32_t form : kForms)
     for (const Clip& clip : {Clip{}, Clip{0.3f}, Clip{1, 0.5f}, Clip{0.3f, 0.1f}})
       for (const uint64_t n : test::awkward_sizes())
-        for (const CodePath path : paths()) {
+        for (const CodePath path : test::supported_paths()) {
           Arrays expected({"heavy_tailed", test::heavy_tailed}, n, form, 0.9f, 1.5f);
           Arrays found({"heavy_tailed", test::heavy_tailed}, n, form, 0.9f, 1.5f);
           for (float& g : expected.grad) {
@@ -183,7 +177,7 @@ void expect_one_sweep_equals_two(const std::vector<std::vector<float>>& drawn, u
     };
     const Chosen two_sweeps = run(expected, nullptr, CodePath::kPortable);
     for (const Place place : kPlaces)
-      for (const CodePath path : paths()) {
+      for (const CodePath path : test::supported_paths()) {
         Arrays found(drawn[0], drawn[1], drawn[2], form, 0.9f, 1.0f);
         found.read(place);
         const Chosen one_sweep = run(found, &found.fold, path);
@@ -251,7 +245,7 @@ void expect_looking_equals_two_sweeps(Look&& look) {
         Arrays expected(distribution, n, form, 0.9f, 1.0f);
         expected.compensate_plainly();
         for (const Place place : kPlaces)
-          for (const CodePath path : paths()) {
+          for (const CodePath path : test::supported_paths()) {
             Arrays found(distribution, n, form, 0.9f, 1.0f);
             found.read(place);
             ASSERT_EQ(look(found, &found.fold, path), look(expected, nullptr, path))
@@ -291,7 +285,7 @@ TEST(Fold, PackingSignsInTheSameSweepEqualsTwoSweeps) {
 
 TEST(Fold, SegmentsWithAndWithoutAFoldCompete) {
   const test::Distribution distribution{"heavy_tailed", test::heavy_tailed};
-  for (const CodePath path : paths()) {
+  for (const CodePath path : test::supported_paths()) {
     Arrays folded(distribution, 30000, PENSTOCK_FORM_NESTEROV, 0.9f, 1.0f);
     Arrays before(distribution, 30000, PENSTOCK_FORM_NESTEROV, 0.9f, 1.0f);
     before.compensate_plainly();

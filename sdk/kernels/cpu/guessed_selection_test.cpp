@@ -1,13 +1,14 @@
 // The selection by a guess against a full sort, on every code path.
 #include <gtest/gtest.h>
 #include <kernels/guessed_selection.hpp>
+#include <support/code_paths.hpp>
+#include <support/sorted_selection.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <numeric>
 #include <random>
 #include <vector>
 
@@ -15,22 +16,8 @@ namespace penstock::kernels::guessed_selection_test {
 namespace {
 
 using Floats = std::vector<float>;
-
-// A NaN counts as zero.
-float magnitude(float value) {
-  return std::isnan(value) ? 0 : std::fabs(value);
-}
-
-// The positions of the k largest: sorted by magnitude, between equal ones by position.
-std::vector<uint32_t> largest_by_sorting(const Floats& x, uint64_t k) {
-  std::vector<uint32_t> order(x.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return magnitude(x[a]) > magnitude(x[b]); });
-  order.resize(k);
-  std::sort(order.begin(), order.end());
-  return order;
-}
+using test::largest_by_sorting;
+using test::magnitude;
 
 std::vector<Floats> inputs(uint64_t n) {
   std::mt19937_64 random(n);
@@ -51,13 +38,6 @@ std::vector<Floats> inputs(uint64_t n) {
            : random() % 9 == 0 ? -std::numeric_limits<float>::infinity()
                                : gauss(random);
   });
-  return all;
-}
-
-std::vector<CodePath> paths() {
-  std::vector<CodePath> all;
-  for (const CodePath path : kAllCodePaths)
-    if (code_path_supported(path)) all.push_back(path);
   return all;
 }
 
@@ -90,14 +70,15 @@ TEST(GuessedSelection, EqualsASortOrFails) {
         if (k > x.size()) continue;
         const std::vector<uint32_t> expected = largest_by_sorting(x, k);
         float smallest = std::numeric_limits<float>::infinity();
-        for (const uint32_t at : expected) smallest = std::min(smallest, magnitude(x[at]));
+        for (const uint32_t at : expected)
+          smallest = std::min(smallest, static_cast<float>(magnitude(x[at])));
         const Floats runs = spread(x, static_cast<uint64_t>(stride));
         for (const float share : {0.0f, 0.5f, 0.95f, 1.0f, 1.1f}) {
           const float guess = share * smallest;
           const float lowest = std::max(guess, std::numeric_limits<float>::denorm_min());
           uint64_t reach = 0;
           for (const float value : x) reach += magnitude(value) >= lowest;
-          for (const CodePath path : paths()) {
+          for (const CodePath path : test::supported_paths()) {
             const GuessedSelection found =
                 select_by_guess(runs.data(), x.size(), static_cast<uint64_t>(stride), k, guess,
                                 kMost, {scratch.data(), scratch.size() * 8}, path);

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 #include <kernels/select.hpp>
 
+#include <support/code_paths.hpp>
 #include <support/sanitized.hpp>
+#include <support/sorted_selection.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -16,32 +18,15 @@
 namespace penstock::kernels::select_test {
 namespace {
 
+using test::first_ascending;
+using test::largest_by_sorting;
+using test::magnitude;
+using test::sorted_order;
+
 struct Selection {
   std::vector<uint32_t> indices;
   std::vector<float> values;
 };
-
-double magnitude(float value) {
-  return std::isnan(value) ? 0.0 : std::fabs(double{value});
-}
-
-// The definition of the order: sort all entries by (magnitude descending, index ascending), take k,
-// sort by index.
-std::vector<uint32_t> sorted_order(const std::vector<float>& x) {
-  std::vector<uint32_t> order(x.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return magnitude(x[a]) > magnitude(x[b]); });
-  return order;
-}
-std::vector<uint32_t> first_ascending(std::vector<uint32_t> order, uint64_t k) {
-  order.resize(std::min<uint64_t>(k, order.size()));
-  std::sort(order.begin(), order.end());
-  return order;
-}
-std::vector<uint32_t> largest_by_sorting(const std::vector<float>& x, uint64_t k) {
-  return first_ascending(sorted_order(x), k);
-}
 
 // Scratch of `bytes`, with a guard behind it.
 class Scratch {
@@ -109,13 +94,6 @@ std::vector<Input> inputs(uint64_t n) {
   return all;
 }
 
-std::vector<CodePath> paths() {
-  std::vector<CodePath> here;
-  for (const CodePath path : kAllCodePaths)
-    if (code_path_supported(path)) here.push_back(path);
-  return here;
-}
-
 TEST(Select, EqualsAFullSortOnEveryCodePath) {
   for (const uint64_t n : {0, 1, 2, 3, 31, 63, 64, 65, 1000, 16384, 16385, 65537, 100003}) {
     if (test::kSanitized && n > 16385) break;
@@ -124,7 +102,7 @@ TEST(Select, EqualsAFullSortOnEveryCodePath) {
       for (const double density : {0.0, 0.0001, 0.001, 0.01, 0.1, 0.5, 0.999, 1.0}) {
         const auto k = static_cast<uint64_t>(std::ceil(density * static_cast<double>(n)));
         const std::vector<uint32_t> expected = first_ascending(order, k);
-        for (const CodePath path : paths()) {
+        for (const CodePath path : test::supported_paths()) {
           SCOPED_TRACE(input.name + ", n " + std::to_string(n) + ", k " + std::to_string(k) + ", " +
                        std::string(code_path_name(path)));
           const Selection chosen = run_largest(input.x, k, path);
@@ -142,7 +120,8 @@ TEST(Select, NeedsNoMoreThanTheFixedScratch) {
     const std::vector<uint32_t> expected = largest_by_sorting(input.x, 700);
     for (const uint64_t bytes :
          {kSelectFixedBytes, kSelectFixedBytes + 4096, kSelectFixedBytes + 40000})
-      ASSERT_EQ(run_largest(input.x, 700, paths().back(), bytes).indices, expected) << input.name;
+      ASSERT_EQ(run_largest(input.x, 700, test::supported_paths().back(), bytes).indices, expected)
+          << input.name;
   }
 }
 
@@ -216,7 +195,7 @@ TEST(Select, AboveTakesAllThatPassOrTheLargest) {
         for (const uint64_t capacity : {uint64_t{0}, uint64_t{1}, n / 10, n}) {
           const std::vector<uint32_t> expected =
               passing.size() > capacity ? largest_by_sorting(input.x, capacity) : passing;
-          for (const CodePath path : paths()) {
+          for (const CodePath path : test::supported_paths()) {
             std::vector<uint32_t> indices(capacity);
             std::vector<float> values(capacity);
             Scratch scratch(select_scratch_bytes(n, capacity));
@@ -234,7 +213,7 @@ TEST(Select, TakingAboveZeroesWhatItTookAndNothingElse) {
   for (const uint64_t n : {0, 1, 1000, 30001})
     for (const Input& input : inputs(n))
       for (const uint64_t capacity : {uint64_t{1}, n / 10, n})
-        for (const CodePath path : paths()) {
+        for (const CodePath path : test::supported_paths()) {
           std::vector<uint32_t> indices(capacity), without_values(capacity);
           std::vector<float> values(capacity), work = input.x;
           Scratch scratch(select_scratch_bytes(n, capacity));

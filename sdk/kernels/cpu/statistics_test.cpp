@@ -5,18 +5,12 @@
 #include <cmath>
 #include <kernels/select.hpp>
 #include <kernels/statistics.hpp>
+#include <support/code_paths.hpp>
 #include <testing/data.hpp>
 #include <vector>
 
 namespace penstock::kernels::statistics_test {
 namespace {
-
-std::vector<CodePath> paths() {
-  std::vector<CodePath> all;
-  for (const CodePath path : kAllCodePaths)
-    if (code_path_supported(path)) all.push_back(path);
-  return all;
-}
 
 const std::vector<uint64_t> kSizes{0, 1, 2, 3, 15, 16, 31, 64, 1000, 4095, 4096, 4097, 65537};
 
@@ -35,7 +29,7 @@ TEST(Statistics, EqualPlainLoops) {
         logs += std::log(std::fabs(static_cast<long double>(value)));
         ++nonzero;
       }
-      for (const CodePath path : paths()) {
+      for (const CodePath path : test::supported_paths()) {
         const Statistics found = statistics(x.data(), n, {.logs = true}, path);
         SCOPED_TRACE(distribution.name + ", n " + std::to_string(n));
         EXPECT_EQ(found.nonzero, nonzero);
@@ -55,7 +49,7 @@ TEST(Statistics, HaveTheSameBitsOnEveryCodePathAndAlignment) {
   const std::vector<float> x = test::heavy_tailed(20003, 9);
   std::vector<float> moved(x.size() + 5);
   const Statistics first = statistics(x.data(), x.size(), {.logs = true}, CodePath::kPortable);
-  for (const CodePath path : paths())
+  for (const CodePath path : test::supported_paths())
     for (uint64_t shift = 0; shift < 5; ++shift) {
       std::copy(x.begin(), x.end(), moved.begin() + static_cast<ptrdiff_t>(shift));
       const Statistics found = statistics(moved.data() + shift, x.size(), {.logs = true}, path);
@@ -68,7 +62,7 @@ TEST(Statistics, HaveTheSameBitsOnEveryCodePathAndAlignment) {
 
 TEST(Statistics, LargeAndSmallMagnitudesNeitherOverflowNorVanish) {
   const std::vector<float> x{3e38f, -3e38f, 1e-45f, -1e-40f, 0.0f, -0.0f};
-  for (const CodePath path : paths()) {
+  for (const CodePath path : test::supported_paths()) {
     const Statistics found = statistics(x.data(), x.size(), {.logs = true}, path);
     EXPECT_EQ(found.nonzero, 4u);
     EXPECT_NEAR(found.sum_of_magnitudes, 6e38, 1e32);
@@ -96,7 +90,7 @@ TEST(Statistics, CountEveryThresholdInTheSamePass) {
         for (size_t j = 0; j < thresholds.size(); ++j)
           for (const float value : x)
             expected[j] += value != 0 && std::fabs(value) >= thresholds[j] ? 1 : 0;
-        for (const CodePath path : paths()) {
+        for (const CodePath path : test::supported_paths()) {
           std::vector<uint64_t> counts(thresholds.size(), 7), alone(thresholds.size(), 7);
           statistics(x.data(), n, {.thresholds = thresholds, .counts = counts.data()}, path);
           count_above(x.data(), n, thresholds, alone.data(), path);
