@@ -37,7 +37,7 @@ ONE_OF_EACH_FAMILY = (
     "ef21-sgdm",  # a memory with a shift
     "ok-topk",  # a composite collective
     "dear",  # updates in the next forward
-    "sparseloco-every-4",  # ranks that train apart
+    "sparseloco-every-3",  # ranks that train apart
 )
 NAMES = ONE_OF_EACH_FAMILY if IS_BRIEF else KNOWN
 SEED = 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -16,18 +16,22 @@ def simulate_apart(
     make_scheme: Callable[[nn.Module], Scheme],
     *,
     every: int,
+    delay: int = 0,
+    mix: float = 0.0,
     ranks: int,
     steps: int,
     seed: int,
     make_optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer],
     on_step: Callable[[int, float], None] | None = None,
 ) -> Run:
-    """Local SGD (Stich, 2019) with a scheme: rank r trains weights w_r from the shared weights a for `every` steps; then
-    a <- a - scheme(a - w_1, ..., a - w_P) and w_r <- a. The losses and the validation are those of a."""
+    """Local SGD (Stich, 2019) with a scheme: rank r trains weights w_r from the shared weights a. After every `every` steps
+    d = scheme(a - w_1, ..., a - w_P), and `delay` steps later, fewer than `every`, a <- a - d and
+    w_r <- mix w_r + (1 - mix) a (Streaming DiLoCo, 2025). The losses and the validation are those of a."""
     shared = task.make_model(seed)
     scheme = make_scheme(shared)
     models = [task.make_model(seed) for _ in range(ranks)]
     optimizers = [make_optimizer(model.parameters()) for model in models]
+    mean: dict[str, torch.Tensor] = {}
     run = Run()
     for step in range(steps):
         losses = []
@@ -37,7 +41,9 @@ def simulate_apart(
             gradient(task, model, seed, step, rank)
             optimizer.step()
         if (step + 1) % every == 0:
-            _average(shared, models, scheme)
+            mean = _mean_drift(shared, models, scheme)
+        if mean and (step + 1 - delay) % every == 0:
+            _apply(mean, shared, models, mix)
         run.losses.append(sum(losses) / ranks)
         if on_step is not None:
             on_step(step, run.losses[-1])
@@ -46,10 +52,15 @@ def simulate_apart(
 
 
 @torch.no_grad()
-def _average(shared: nn.Module, models: Sequence[nn.Module], scheme: Scheme) -> None:
+def _mean_drift(shared: nn.Module, models: Sequence[nn.Module], scheme: Scheme) -> dict[str, torch.Tensor]:
     start = dict(shared.named_parameters())
-    moved = scheme.step([{name: start[name] - p for name, p in model.named_parameters()} for model in models])
-    for name, parameter in start.items():
-        parameter -= moved[name]
-    for model in models:
-        model.load_state_dict(shared.state_dict())
+    return scheme.step([{name: start[name] - p for name, p in model.named_parameters()} for model in models])
+
+
+@torch.no_grad()
+def _apply(mean: Mapping[str, torch.Tensor], shared: nn.Module, models: Sequence[nn.Module], mix: float) -> None:
+    for name, parameter in shared.named_parameters():
+        parameter -= mean[name]
+        for model in models:
+            own = model.get_parameter(name)
+            own.copy_(mix * own + (1 - mix) * parameter)

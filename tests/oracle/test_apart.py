@@ -64,3 +64,25 @@ def test_a_round_averages_what_the_ranks_reached_alone() -> None:
     run = simulate_apart(Line(), dense, every=3, ranks=RANKS, steps=7, seed=1, make_optimizer=plain)
     assert run.losses == pytest.approx(losses, rel=1e-5)
     assert run.validation["weight"] == pytest.approx(shared, rel=1e-5)
+
+
+def test_a_mean_that_comes_late_moves_the_shared_weight_and_leaves_a_share_of_the_own_one() -> None:
+    """Seven steps in rounds of three: drifts leave after steps 3 and 6, and their means arrive after step 5."""
+    shared, own, losses, mean = 2.0, [2.0] * RANKS, [], 0.0
+    for step in range(7):
+        squares = []
+        for rank in range(RANKS):
+            x, y = 0.5 + 0.25 * rank, 0.125 * step
+            squares.append((shared * x - y) ** 2)
+            own[rank] -= RATE * 2 * x * (own[rank] * x - y)
+        losses.append(sum(squares) / RANKS)
+        if step in (2, 5):
+            mean = sum(shared - weight for weight in own) / RANKS
+        if step == 4:
+            shared -= mean
+            own = [0.25 * weight + 0.75 * shared for weight in own]
+    run = simulate_apart(
+        Line(), dense, every=3, delay=2, mix=0.25, ranks=RANKS, steps=7, seed=1, make_optimizer=plain
+    )
+    assert run.losses == pytest.approx(losses, rel=1e-5)
+    assert run.validation["weight"] == pytest.approx(shared, rel=1e-5)

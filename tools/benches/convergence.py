@@ -148,10 +148,10 @@ def simulated_key(chosen: Recipe, setting: Setting, seed: int) -> str:
     a simulation."""
     scheme = _scheme(chosen, setting, _task(setting.task).make_model(seed))
     methods = scheme.methods
-    files = {REPOSITORY / "tests/oracle" / name for name in ("training.py", *(["apart.py"] if chosen.every else []))}
+    files = {REPOSITORY / "tests/oracle" / name for name in ("training.py", *(["apart.py"] if chosen.rounds else []))}
     for made in (*methods, scheme):
         _imported(Path(sys.modules[type(made).__module__].__file__ or ""), files)
-    apart = [chosen.every] if chosen.every else []
+    apart = [vars(chosen.rounds)] if chosen.rounds else []
     facts = [json.dumps([sorted(map(_state, methods)), vars(chosen.optimizer(setting.task)), vars(setting), seed, *apart]).encode()]
     facts += [json.dumps(chosen.table()["switch"]).encode()] if "switch" in chosen.table() else []
     return "simulated-" + run_keys.digest(facts + run_keys.of_the_task() + [path.read_bytes() for path in sorted(files)])
@@ -168,7 +168,8 @@ def _words(table: Any) -> set[str]:
 
 def real_key(chosen: Recipe, setting: Setting, seed: int) -> str:
     """Scheme, job, frontend, the core as built and the plugins that the scheme names."""
-    facts = [json.dumps([chosen.name, chosen.text(), chosen.every, vars(chosen.optimizer(setting.task)), vars(setting), seed], sort_keys=True).encode()]
+    rounds = vars(chosen.rounds) if chosen.rounds else {}
+    facts = [json.dumps([chosen.name, chosen.text(), rounds, vars(chosen.optimizer(setting.task)), vars(setting), seed], sort_keys=True).encode()]
     job = (f"tools/quickstart_job/{name}.py" for name in ("train", "training", "apart"))
     built = run_keys.code(*job, "frontends/python/penstock/**/*.py", "build/release/lib/*.so")
     for word in sorted(_words(chosen.table()) | {"mpi", "none"}):
@@ -201,8 +202,8 @@ def simulated(
             watch(step, loss)
 
         simulate = training.simulate
-        if chosen.every:
-            simulate = functools.partial(apart.simulate_apart, every=chosen.every)
+        if chosen.rounds:
+            simulate = functools.partial(apart.simulate_apart, **vars(chosen.rounds))
         elif "apply" in chosen.table()["scheme"]:
             simulate = late.simulate_late
         run = simulate(

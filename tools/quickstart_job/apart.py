@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import penstock.torch as hvd
+from penstock.common.rotation import Rotation
 
 from .data import Task
 from .recipes import Recipe
@@ -16,24 +17,28 @@ from .training import COUNTED, Training
 
 
 class TrainingApart(Training):
-    """LocalSteps exchanges the drift after every `chosen.every` steps, and the ranks average it.
+    """LocalSteps exchanges the drift after every `chosen.rounds.every` steps, and the ranks average it.
 
     Inside a round each rank has a model of its own. What counts is the model that the ranks share: the anchors, which
-    change only at the end of a round. So the loss of a step is the loss of the anchors on the batch of the step. It is
-    computed after the steps of a call, outside of their times."""
+    change only when the mean of a drift arrives. So the loss of a step is the loss of the anchors on the batch of the
+    step. It is computed after the steps of a call, outside of their times."""
 
     def __init__(self, task: Task, chosen: Recipe, scheme: str | None, seed: int) -> None:
+        rounds = self._rounds = chosen.rounds
+        if rounds is None:
+            raise ValueError(f"recipe {chosen.name} has no rounds, expected one whose ranks train apart")
+        self._rotation = Rotation(rounds.every, delay=rounds.delay)
         super().__init__(task, chosen, scheme, seed)
-        self.optimizer_words += f", rounds of {chosen.every} steps"
+        self.optimizer_words += f", rounds of {rounds.every} steps" + (f", delay {rounds.delay}" if rounds.delay else "")
         self._shared = task.make_model(seed)  # holds anchors, to be evaluated
         self._anchors: list[dict[str, torch.Tensor]] = []  # before each of the last steps; equal ones are one object
 
     def _exchanging(self, optimizer: torch.optim.Optimizer, scheme: str | None) -> Any:
         named = self.model.named_parameters()
-        return hvd.LocalSteps(optimizer, every=self.chosen.every, outer=None, scheme=scheme, named_parameters=named)
+        return hvd.LocalSteps(optimizer, outer=None, scheme=scheme, named_parameters=named, **vars(self._rounds))
 
     def _before(self, step: int) -> None:
-        if step % self.chosen.every == 0 or not self._anchors:
+        if self._rotation.landing(step) is not None or not self._anchors:
             self._anchors.append({name: anchor.clone() for name, anchor in self.optimizer.anchors().items()})
         else:
             self._anchors.append(self._anchors[-1])

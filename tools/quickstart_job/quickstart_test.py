@@ -120,5 +120,5 @@ def test_buckets_are_cut_where_a_scheme_merges_gradients(tmp_path):
     file = tmp_path / "cut.toml"
     file.write_text(recipe("s-sgd").text(1000))
     assert toml_text.load(file)["scheduler"]["fusion"]["threshold_bytes"] == 1000
-    for name, bucket_bytes in (("s-sgd", None), ("ok-topk", 1000), ("wfbp", 1000), ("sparseloco-every-4", 1000)):
+    for name, bucket_bytes in (("s-sgd", None), ("ok-topk", 1000), ("wfbp", 1000), ("sparseloco-every-3", 1000)):
         assert recipe(name).text(bucket_bytes) == recipe(name).text()

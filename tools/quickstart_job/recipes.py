@@ -17,6 +17,20 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
 @dataclass(frozen=True)
+class Rounds:
+    """How ranks train apart: arguments of LocalSteps."""
+
+    every: int
+    delay: int = 0
+    mix: float = 0.0
+
+    @property
+    def setting(self) -> str:
+        """The arguments in words."""
+        return f"every = {self.every}" + (f", delay = {self.delay}, mix = {self.mix:g}" if self.delay else "")
+
+
+@dataclass(frozen=True)
 class Recipe:
     """One line of the comparison."""
 
@@ -27,7 +41,7 @@ class Recipe:
     without: tuple[str, ...] = ()  # top-level tables left out
     votes: bool = False  # results are signs without a size, so the rate of SGD is the step
     own_momentum: bool = False  # in the scheme's memory: the optimizer has none
-    every: int = 0  # steps of a round, after which ranks that train apart exchange their drift; 0: gradients in every step
+    rounds: Rounds | None = None  # of ranks that train apart and exchange their drift; none: gradients in every step
     fixed: Optimizer | None = None  # in place of the tuned one
 
     def optimizer(self, task: str) -> Optimizer:
@@ -41,7 +55,7 @@ class Recipe:
     def setting(self) -> str:
         """The differences from the file in conf/, in words."""
         words = [f"{key.split('.')[-1]} = {value}" for key, value in self.changes.items()]
-        words += [f"every = {self.every}"] if self.every else []
+        words += [self.rounds.setting] if self.rounds else []
         return ", ".join(words + [f"without [[{table}]]" for table in self.without]) or "as published"
 
     def table(self) -> toml_text.Table:
@@ -55,7 +69,7 @@ class Recipe:
         that cuts the whole model into regions keeps its one bucket, and so does a drift, of which nothing travels early."""
         table = {key: value for key, value in self.table().items() if key != "runtime"}
         scheme = table.get("scheme", {})
-        if bucket_bytes is not None and not self.every and scheme.get("scheduler") == "fusion" and "collective" not in scheme:
+        if bucket_bytes is not None and self.rounds is None and scheme.get("scheduler") == "fusion" and "collective" not in scheme:
             table = toml_text.replaced(table, {"scheduler.fusion.threshold_bytes": bucket_bytes})
         return toml_text.dump(table)
 
@@ -169,21 +183,18 @@ _RECIPES = (
     Recipe("power-sgd-8", CONF / "power-sgd.toml", "power-sgd rank 8", {"compressor.powersgd.rank": 8}),
     Recipe("acp-sgd-8", CONF / "acp-sgd.toml", "acp-sgd rank 8", {"compressor.acpsgd.rank": 8}),
     # The paper has 64 of 4096 and rounds of 30 steps, for long training. Of the main job's 200 steps these would be seven rounds.
-    # docs/performance.md has the steps to a loss by entries and H.
-    *(
-        Recipe(
-            f"sparseloco-every-{every}",
-            CONF / "sparseloco.toml",
-            f"sparseloco 12.5 %, H = {every}",
-            {"compressor.blocktopk.k": 512},
-            every=every,
-        )
-        for every in (2, 4, 8)
+    # docs/performance.md has the steps to a loss by entries, H and delay.
+    Recipe(
+        "sparseloco-every-3",
+        CONF / "sparseloco.toml",
+        "sparseloco 6.25 %, H = 3",
+        {"compressor.blocktopk.k": 256},
+        rounds=Rounds(every=3, delay=1, mix=0.5),
     ),
     Recipe("ok-topk-3", CONF / "ok-topk.toml", "ok-topk 3 %", {"compressor.topk.density": 0.03}),
 )
 
-QUICKSTART = ("s-sgd", "dgc-3", "power-sgd-8", "acp-sgd-8", "sign-sgd-majority", "qsgd", "sparseloco-every-4")
+QUICKSTART = ("s-sgd", "dgc-3", "power-sgd-8", "acp-sgd-8", "sign-sgd-majority", "qsgd", "sparseloco-every-3")
 KNOWN = tuple(recipe.name for recipe in _RECIPES)
 
 

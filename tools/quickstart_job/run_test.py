@@ -63,14 +63,14 @@ def test_without_links_the_ranks_share_this_host(tmp_path):
 
 
 def test_ranks_that_train_apart_are_judged_by_the_model_that_they_share(tmp_path):
-    _, summary = run(tmp_path, "--link", "none", "--steps", "10", "--schemes", "s-sgd,sparseloco-every-4")
+    _, summary = run(tmp_path, "--link", "none", "--steps", "10", "--schemes", "s-sgd,sparseloco-every-3")
     dense, apart = summary["schemes"]
-    assert apart["round_steps"] == 4 and apart["replicas_equal"] and len(apart["losses"]) == len(apart["step_ms"]) == 10
-    # The shared model learns nothing within a round: four batches are judged by the weights of the start.
+    assert apart["round_steps"] == 3 and apart["replicas_equal"] and len(apart["losses"]) == len(apart["step_ms"]) == 10
+    # The shared model changes when a mean arrives, after steps 4 and 7: four batches are judged by the weights of the start.
     assert apart["losses"][0] == pytest.approx(dense["losses"][0], rel=1e-6)
-    first, second = apart["losses"][:4], apart["losses"][4:8]
-    assert max(first) - min(first) < 0.05 and max(second) < min(first) - 0.05 and dense["losses"][3] < min(first)
-    # Two exchanges in ten steps; dense would have had ten.
+    first, second = apart["losses"][:4], apart["losses"][4:7]
+    assert max(first) - min(first) < 0.02 and max(second) < min(first) - 0.02 and dense["losses"][3] < min(first)
+    # Three exchanges in ten steps; dense would have had ten.
     assert apart["dense_moved_bytes_per_step"] == dense["dense_moved_bytes_per_step"]
     assert apart["gradient_bytes_per_step"] == dense["gradient_bytes_per_step"] and apart["reduction"] > 15
 

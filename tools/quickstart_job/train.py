@@ -37,7 +37,7 @@ def train_all(options: argparse.Namespace, task: Task, recipes: Sequence[Recipe]
     for place, chosen in enumerate(recipes, 1):
         # A file of the user's configures the runtime itself; the job's own schemes go with their optimizers.
         own = options.config is not None and chosen.file == options.config
-        kind = TrainingApart if chosen.every else Training
+        kind = TrainingApart if chosen.rounds else Training
         training = kind(task, chosen, None if own else chosen.text(options.bucket_bytes), options.seed)
         label = f"{chosen.label} ({place} of {len(recipes)})" if len(recipes) > 1 else chosen.label
         progress = Progress(f"{label:<26}", options.steps, task.unit, style, time_left.seconds)

@@ -39,6 +39,7 @@ class Training:
         self.optimizer_words = settings.words
         self.optimizer = self._exchanging(settings.make(self.model.parameters()), scheme)
         hvd.broadcast_parameters(self.model.state_dict(), root_rank=0)
+        hvd.barrier()  # rank 0 would begin its first step, and the measured time, before the last rank has the weights
         self.losses: list[float] = []  # mean over ranks, of all steps so far
         self.step_ms: list[float] = []
 
@@ -107,5 +108,5 @@ class Training:
             step_ms=self.step_ms,
             losses=self.losses,
             replicas_equal=len(set(prints)) == 1,
-            round_steps=max(1, self.chosen.every),
+            round_steps=self.chosen.rounds.every if self.chosen.rounds else 1,
         )
