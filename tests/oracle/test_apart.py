@@ -41,6 +41,16 @@ def plain(parameters):
     return torch.optim.SGD(parameters, lr=RATE)
 
 
+def step_of_the_ranks(step: int, shared: float, own: list[float]) -> float:
+    """Changes every rank's own weight by one step of plain SGD. Returns the mean loss of the shared weight before it."""
+    squares = []
+    for rank in range(RANKS):
+        x, y = 0.5 + 0.25 * rank, 0.125 * step
+        squares.append((shared * x - y) ** 2)
+        own[rank] -= RATE * 2 * x * (own[rank] * x - y)
+    return sum(squares) / RANKS
+
+
 def test_rounds_of_one_step_are_dense_training() -> None:
     apart = simulate_apart(Line(), dense, every=1, ranks=RANKS, steps=6, seed=1, make_optimizer=plain)
     together = simulate(Line(), dense, ranks=RANKS, steps=6, seed=1, make_optimizer=plain)
@@ -52,12 +62,7 @@ def test_a_round_averages_what_the_ranks_reached_alone() -> None:
     """Seven steps in rounds of three: the shared weight changes after steps 3 and 6, and its losses are told."""
     shared, own, losses = 2.0, [2.0] * RANKS, []
     for step in range(7):
-        squares = []
-        for rank in range(RANKS):
-            x, y = 0.5 + 0.25 * rank, 0.125 * step
-            squares.append((shared * x - y) ** 2)
-            own[rank] -= RATE * 2 * x * (own[rank] * x - y)
-        losses.append(sum(squares) / RANKS)
+        losses.append(step_of_the_ranks(step, shared, own))
         if step in (2, 5):
             shared = sum(own) / RANKS
             own = [shared] * RANKS
@@ -70,12 +75,7 @@ def test_a_mean_that_comes_late_moves_the_shared_weight_and_leaves_a_share_of_th
     """Seven steps in rounds of three: drifts leave after steps 3 and 6, and their means arrive after step 5."""
     shared, own, losses, mean = 2.0, [2.0] * RANKS, [], 0.0
     for step in range(7):
-        squares = []
-        for rank in range(RANKS):
-            x, y = 0.5 + 0.25 * rank, 0.125 * step
-            squares.append((shared * x - y) ** 2)
-            own[rank] -= RATE * 2 * x * (own[rank] * x - y)
-        losses.append(sum(squares) / RANKS)
+        losses.append(step_of_the_ranks(step, shared, own))
         if step in (2, 5):
             mean = sum(shared - weight for weight in own) / RANKS
         if step == 4:

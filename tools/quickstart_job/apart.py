@@ -24,18 +24,16 @@ class TrainingApart(Training):
     step. It is computed after the steps of a call, outside of their times."""
 
     def __init__(self, task: Task, chosen: Recipe, scheme: str | None, seed: int) -> None:
-        rounds = self._rounds = chosen.rounds
-        if rounds is None:
-            raise ValueError(f"recipe {chosen.name} has no rounds, expected one whose ranks train apart")
-        self._rotation = Rotation(rounds.every, delay=rounds.delay)
         super().__init__(task, chosen, scheme, seed)
+        rounds = chosen.rounds
+        self._rotation = Rotation(rounds.every, delay=rounds.delay)
         self.optimizer_words += f", rounds of {rounds.every} steps" + (f", delay {rounds.delay}" if rounds.delay else "")
         self._shared = task.make_model(seed)  # holds anchors, to be evaluated
         self._anchors: list[dict[str, torch.Tensor]] = []  # before each of the last steps; equal ones are one object
 
     def _exchanging(self, optimizer: torch.optim.Optimizer, scheme: str | None) -> Any:
         named = self.model.named_parameters()
-        return hvd.LocalSteps(optimizer, outer=None, scheme=scheme, named_parameters=named, **vars(self._rounds))
+        return hvd.LocalSteps(optimizer, outer=None, scheme=scheme, named_parameters=named, **vars(self.chosen.rounds))
 
     def _before(self, step: int) -> None:
         if self._rotation.landing(step) is not None or not self._anchors:
