@@ -95,10 +95,12 @@ void begin(std::uint64_t seed) {
   (void)recorded();
 }
 
-// Runs steps on the streams that `stream` returns. The results must equal those on the CPU.
-void expect_bits_of_the_cpu(const char* scheme,
-                            const std::vector<std::vector<at::Tensor>>& expected,
-                            const c10::Stream& stream) {
+// Runs steps on `stream`. The results must equal those on the CPU. Returns the number of steps that
+// ended before the device's work. Other threads ask for the device's state, which runs its work, so
+// none may be left if the operating system stops this thread for a while at the end of a step.
+int expect_bits_of_the_cpu(const char* scheme, const std::vector<std::vector<at::Tensor>>& expected,
+                           const c10::Stream& stream) {
+  int ended_first = 0;
   Training training(scheme, on_device);
   const OnStream on_stream(stream);
   for (std::int64_t step = 0; step < kSteps; ++step) {
@@ -109,21 +111,26 @@ void expect_bits_of_the_cpu(const char* scheme,
     training.outer->step();
     training.outer->flush();
     EXPECT_EQ(simulated::waits().total(), waits) << "a thread waited for the device";
-    EXPECT_GT(simulated::queued(), 0u) << "the step ended after the device's work";
+    ended_first += simulated::queued() > 0 ? 1 : 0;
     for (std::size_t i = 0; i < values.size(); ++i)
       EXPECT_TRUE(read(training.gradients[i]).equal(expected[step][i])) << scheme << step << i;
     EXPECT_EQ(recorded(), std::vector<c10::Stream>(values.size(), stream));
   }
+  return ended_first;
 }
 
 TEST(LibtorchDevice, StepsHaveTheBitsOfTheCpuAndNobodyWaitsForTheDevice) {
   for (const char* scheme : {kDense, kSparse, kDeferred}) {
     const auto expected = results_on_the_cpu(scheme);
+    const c10::Stream default_stream(c10::Stream::DEFAULT, {c10::kCUDA, 0});
+    int on_new = 0, on_default = 0;  // steps that ended before the device's work
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {
       begin(seed);
-      expect_bits_of_the_cpu(scheme, expected, new_stream());
-      expect_bits_of_the_cpu(scheme, expected, c10::Stream(c10::Stream::DEFAULT, {c10::kCUDA, 0}));
+      on_new += expect_bits_of_the_cpu(scheme, expected, new_stream());
+      on_default += expect_bits_of_the_cpu(scheme, expected, default_stream);
     }
+    EXPECT_GT(on_new, 0) << scheme;
+    EXPECT_GT(on_default, 0) << scheme;
   }
 }
 

@@ -33,6 +33,22 @@ DEAR = '[scheme]\nscheduler = "dear"\n'
 device = SimulatedDevice()
 
 
+class Left:
+    """The work of the device that was left at the end of each step: waits of the stream for each
+    gradient, and results that have not arrived. Other threads ask for the device's state, which
+    runs its work. So none may be left if the operating system stops this thread for a while at the
+    end of a step; not in every step of a scheme, however."""
+
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+
+    def count(self) -> None:
+        self.counts.append(device.queued())
+
+    def check(self) -> None:
+        assert max(self.counts) > len(SHAPES), f"every step waited for the device: {self.counts}"
+
+
 class NoUpdate(torch.optim.Optimizer):
     """Does not change parameters, because no kernel of torch can change them here."""
 
@@ -91,7 +107,7 @@ def results_on_the_cpu(scheme: str) -> Iterator[list[torch.Tensor]]:
 
 def check_steps_on_a_device_have_the_bits_of_the_cpu_and_nobody_waits_for_it() -> None:
     for scheme in (DENSE, FUSED, TOPK, POWER):
-        expected = list(results_on_the_cpu(scheme))
+        expected, left = list(results_on_the_cpu(scheme)), Left()
         for seed in SEEDS:
             device.begin(seed)
             training, other = device.stream(), device.stream()
@@ -108,8 +124,7 @@ def check_steps_on_a_device_have_the_bits_of_the_cpu_and_nobody_waits_for_it() -
                 with device.on(other):
                     optimizer.step()
                     assert device.waits() == before, "a thread waited for the device"
-                    # A wait of the stream for each gradient, and results that have not arrived.
-                    assert device.queued() > len(SHAPES), "the step waited for the device"
+                    left.count()
                     assert [p.grad.data_ptr() for p in parameters] == addresses
                     for address, shape, one in zip(addresses, SHAPES, expected[step]):
                         equal(device.read(address, shape), one)
@@ -118,6 +133,7 @@ def check_steps_on_a_device_have_the_bits_of_the_cpu_and_nobody_waits_for_it() -
             counters = optimizer.counters()
             assert counters["steps"] == STEPS
             optimizer.close()
+        left.check()
 
 
 class Holder(torch.nn.Module):
@@ -134,7 +150,7 @@ class Holder(torch.nn.Module):
 
 
 def check_a_deferred_result_is_waited_for_by_the_stream_of_the_next_forward() -> None:
-    expected = list(results_on_the_cpu(DEAR))
+    expected, left = list(results_on_the_cpu(DEAR)), Left()
     for seed in SEEDS:
         device.begin(seed)
         training, forward = device.stream(), device.stream()
@@ -148,7 +164,7 @@ def check_a_deferred_result_is_waited_for_by_the_stream_of_the_next_forward() ->
                 loss = holder(addresses, step)
                 assert device.waits() == before, "a thread waited for the device"
                 if step > 0:
-                    assert device.queued() > len(SHAPES), "the forward waited for the device"
+                    left.count()
                     for address, shape, one in zip(addresses, SHAPES, expected[step - 1]):
                         equal(device.read(address, shape), one)
             if step < STEPS:
@@ -157,6 +173,7 @@ def check_a_deferred_result_is_waited_for_by_the_stream_of_the_next_forward() ->
                     optimizer.step()
                 device.wait(forward, training)
         optimizer.close()
+    left.check()
 
 
 def check_what_a_loss_scaler_found_is_told_when_the_next_step_begins() -> None:
@@ -217,7 +234,7 @@ def check_the_hook_of_ddp_gives_the_bits_of_the_cpu_and_nobody_waits_for_the_dev
     join_torch()
     for scheme in (DENSE, TOPK):
         on_cpu = [torch.nn.Parameter(torch.zeros(shape)) for shape in SHAPES]
-        expected = []
+        expected, left = [], Left()
         state = PenstockState(scheme)
         for step in range(STEPS):
             buffers = flat_buckets(step)
@@ -241,10 +258,11 @@ def check_the_hook_of_ddp_gives_the_bits_of_the_cpu_and_nobody_waits_for_the_dev
                         assert future.wait().data_ptr() == addresses[number]
                     state.step_end()
                     assert device.waits() == before, "a thread waited for the device"
-                    assert device.queued() > len(SHAPES), "backward waited for the device"
+                    left.count()
                     for address, values in zip(addresses, expected[step]):
                         equal(device.read(address, values.shape), values)
             state.close()
+        left.check()
 
 
 def flat_buckets(step: int) -> list[torch.Tensor]:
