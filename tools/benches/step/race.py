@@ -59,9 +59,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="figures as JSON instead of tables")
     options = parser.parse_args(arguments)
     wanted_models, links = (words.split(",") if words else None for words in (options.model, options.bandwidth))
-    known = models.names(options.profiles)
+    profiles = models.names(options.profiles)
     names = options.schemes.split(",")
-    for what, wanted, there in (("model", wanted_models or (), known), ("contestant", names, contestants.names())):
+    for what, wanted, there in (("model", wanted_models or (), profiles), ("contestant", names, contestants.names())):
         for name in wanted:
             if name not in there:
                 parser.error(f"there is no {what} {name!r}, expected one of {', '.join(there)}")
@@ -81,7 +81,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         options.cells = cells.product(wanted_models or ["resnet50"], links or ["1gbit", "100mbit"], sizes or [4], options.backward_ms, names, options.rounds, options.together, options.resume)
     if not options.cells:
         parser.error("docs/results.md has no cell of these --model, --bandwidth and --ranks")
-    if any(contestants.HOROVOD_ITSELF in cell.contestants for cell in options.cells) and not contestants.HOROVOD.exists():
+    if any(contestants.HOROVOD_ITSELF in missing(cell) for cell in options.cells) and not contestants.HOROVOD.exists():
         parser.error(f"{contestants.HOROVOD} is not there; tools/benches/step/build_horovod builds {contestants.HOROVOD_ITSELF}")
     return options
 
@@ -117,10 +117,16 @@ def launch(hosts: Hosts, cell: cells.Cell, names: Sequence[str], options: argpar
 
 
 def records_of(figures: dict[str, Any], fixed: dict[str, Any]) -> list[dict[str, Any]]:
-    """A record for each contestant, with the steps of the reference in its rounds."""
+    """A record for each contestant, with the steps of the reference in its rounds. Times keep the microseconds."""
     reference = figures[contestants.REFERENCE]["step_ms"]
-    rounded = {name: {what: [round(value, 3) for value in values] for what, values in one.items()} for name, one in figures.items()}
-    return [fixed | {"contestant": name, **one, "reference_ms": [round(value, 3) for value in reference]} for name, one in rounded.items()]
+
+    def rounded(what: str, values: Sequence[float]) -> list[float]:
+        return [round(value, 6 if what.endswith("_s") else 3) for value in values]
+
+    return [
+        fixed | {"contestant": name, **{what: rounded(what, values) for what, values in one.items()}, "reference_ms": rounded("_ms", reference)}
+        for name, one in figures.items()
+    ]  # fmt: skip
 
 
 def runs_of(wanted: Sequence[str], together: int) -> list[list[str]]:
@@ -132,15 +138,26 @@ def runs_of(wanted: Sequence[str], together: int) -> list[list[str]]:
     return found or [[contestants.REFERENCE]]
 
 
+def keys_of(cell: cells.Cell) -> list[tuple[Any, ...]]:
+    return [(cell.model, cell.link, cell.ranks, cell.backward_ms, name) for name in cell.contestants]
+
+
+def known(cell: cells.Cell) -> list[table.Record]:
+    return table.read(cell.file) if cell.file else []
+
+
+def missing(cell: cells.Cell) -> list[str]:
+    """The contestants that the cell's file does not have."""
+    return [key[-1] for key in table.left(keys_of(cell), known(cell))]
+
+
 def measure(options: argparse.Namespace, plugins: Path, command: str) -> list[table.Record]:
     """All cells that were asked for, of their files and new."""
     found: list[table.Record] = []
     for cell in options.cells:
-        known = table.read(cell.file) if cell.file else []
-        keys = [(cell.model, cell.link, cell.ranks, cell.backward_ms, name) for name in cell.contestants]
-        missing = [key[-1] for key in table.left(keys, known)]
-        found += [record for record in known if table.key(record) in keys]
-        for names in runs_of(missing, cell.together) if missing else []:
+        left = missing(cell)
+        found += [record for record in known(cell) if table.key(record) in keys_of(cell)]
+        for names in runs_of(left, cell.together) if left else []:
             link = link_of(cell.link)
             date = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
             print(f"[bench] step: {cell.model}, {cell.ranks} hosts at {link.words}: {', '.join(names)}", file=sys.stderr)
@@ -149,8 +166,8 @@ def measure(options: argparse.Namespace, plugins: Path, command: str) -> list[ta
                 if text := hosts.report_text():
                     print(f"[bench] step: {text}", file=sys.stderr)
             fixed = {"model": cell.model, "bandwidth": cell.link, "ranks": cell.ranks, "backward_ms": cell.backward_ms, "date": date[:10], "run": date, "command": command}
-            new = [record for record in records_of(figures, fixed) if record["contestant"] in missing]
-            missing = [name for name in missing if name not in names]
+            new = [record for record in records_of(figures, fixed) if record["contestant"] in left]
+            left = [name for name in left if name not in names]
             if cell.file:
                 table.append(cell.file, new)
             found += new

@@ -58,6 +58,12 @@ def test_a_step_with_backward_is_held_against_the_longer_of_backward_and_exchang
     assert table.goals(record("dgc", [130.0], [1300.0], backward_ms=50.0), [alone]) == "<= 1.10 x bound: **missed**, 1.18"
 
 
+def test_times_keep_their_microseconds():
+    figures = {"ddp": {"step_ms": [1300.12345], "copy_cpu_s": [0.0057312]}}
+    (kept,) = race.records_of(figures, {"ranks": 4})
+    assert kept == {"ranks": 4, "contestant": "ddp", "step_ms": [1300.123], "copy_cpu_s": [0.005731], "reference_ms": [1300.123]}
+
+
 def test_cpu_seconds_are_counted_in_copies_of_the_same_step():
     measured = record("topk-residual", [100.0, 100.0], [1300.0] * 2, cpu_s=[0.048, 0.096], copy_cpu_s=[0.02, 0.04])
     assert table.copies(measured) == 2.4 and table.goals(measured, []) == ">= 16 x ddp: **missed**, 13; <= 2.4 copies: 2.4"
@@ -144,6 +150,7 @@ def test_horovod_that_was_not_built_is_refused_with_the_command_that_builds_it(m
     with pytest.raises(SystemExit):
         race.parse(["--schemes", contestants.HOROVOD_ITSELF])
     assert "tools/benches/step/build_horovod builds horovod-0.28.1" in capsys.readouterr().err
+    assert race.parse(["--results", "--model", "resnet50", "--ranks", "4"]).cells  # its cells are measured
 
 
 def test_a_line_that_was_cut_off_is_measured_again_and_one_in_the_middle_is_named(tmp_path):
