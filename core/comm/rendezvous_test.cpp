@@ -219,7 +219,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, RendezvousOf, ::testing::Values(2u, 3u, 5u));
 
 TEST(JoinedRanks, ARankThatDoesNotComeIsNamedToAllWithinTheDeadline) {
   const uint16_t port = free_port();
-  run_ranks({rendezvous(0, 3, port), rendezvous(2, 3, port)}, 1'000'000,
+  run_ranks({rendezvous(0, 3, port), rendezvous(2, 3, port)}, 5'000'000,
             [&](uint32_t rank, const Result<JoinedRanks>& joined) {
               EXPECT_THAT(std::string(joined.status().message()),
                           AllOf(HasSubstr("rank 1"), HasSubstr("WORLD_SIZE=3")))

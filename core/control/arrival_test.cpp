@@ -1,6 +1,7 @@
 // Ranks that meet at a known address: late ranks, and ranks of two runs at one address.
 #include "core/control/control.hpp"
 
+#include "core/base/clock.hpp"
 #include "core/control/socket.hpp"
 #include "core/control/testing.hpp"
 
@@ -49,8 +50,9 @@ TEST(ControlArrival, ASecondRankZeroIsToldToAllOfAYoungRun) {
 }
 
 TEST(ControlArrival, ARunThatIsOlderThanItsDeadlineOutlivesASecondRankZero) {
-  constexpr uint64_t kDeadlineUs = 300'000;
+  constexpr uint64_t kDeadlineUs = 2'000'000;
   const uint16_t port = free_port();
+  std::latch are_there(2);
   std::promise<std::string> warned;
   std::promise<void> over;
   const std::shared_future<void> is_over = over.get_future().share();
@@ -59,18 +61,23 @@ TEST(ControlArrival, ARunThatIsOlderThanItsDeadlineOutlivesASecondRankZero) {
     if (rank == 0)
       options.on_warning = [&](std::string text) { warned.set_value(std::move(text)); };
     Result<std::unique_ptr<Control>> control = Control::start(std::move(options));
+    are_there.count_down();
     if (!control.ok()) return control.status();
     is_over.wait();
     return (*control)->gather("still there", "", {}, kLongUs).status();
   };
   std::vector<std::future<Status>> ranks;
   for (const uint32_t rank : {0u, 1u}) ranks.push_back(std::async(std::launch::async, run, rank));
-  std::this_thread::sleep_for(std::chrono::microseconds(4 * kDeadlineUs));
+  are_there.wait();
+  std::this_thread::sleep_for(std::chrono::microseconds(kDeadlineUs + 1'000'000));
   const Status second = Control::start(at_one_place(0, port, kDeadlineUs)).status();
   EXPECT_EQ(second.code(), Code::failed_precondition);
   EXPECT_TRUE(contains(second.message(), "rank 0 is there twice")) << second.message();
-  EXPECT_TRUE(contains(warned.get_future().get(), "this run goes on"));
+  std::future<std::string> warning = warned.get_future();
+  const bool has_warned = warning.wait_for(std::chrono::seconds(30)) == std::future_status::ready;
   over.set_value();
+  ASSERT_TRUE(has_warned);
+  EXPECT_TRUE(contains(warning.get(), "this run goes on"));
   for (auto& rank : ranks) EXPECT_TRUE(rank.get().ok());
 }
 
@@ -79,7 +86,7 @@ TEST(ControlArrival, ALateRankIsWaitedForWithWarningsOnBothSides) {
   std::mutex mutex;
   std::vector<std::string> warnings[2];
   const auto run = [&](uint32_t rank) {
-    Control::Options options = at_one_place(rank, port, 400'000);
+    Control::Options options = at_one_place(rank, port, 4'000'000);
     options.rendezvous_us = kLongUs;
     options.warning_us = 200'000;
     options.on_warning = [&, rank](std::string text) {
@@ -90,7 +97,13 @@ TEST(ControlArrival, ALateRankIsWaitedForWithWarningsOnBothSides) {
   };
   for (const uint32_t late : {0u, 1u}) {
     auto other = std::async(std::launch::async, run, 1 - late);
-    std::this_thread::sleep_for(std::chrono::seconds(1));
+    const auto has_warned_twice = [&] {
+      const std::lock_guard lock(mutex);
+      return warnings[1 - late].size() >= 2;
+    };
+    const uint64_t end_us = now_us() + kLongUs;
+    while (!has_warned_twice() && now_us() < end_us)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_TRUE(run(late).ok());
     EXPECT_TRUE(other.get().ok());
     const std::lock_guard lock(mutex);

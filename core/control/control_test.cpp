@@ -155,7 +155,7 @@ TEST(Control, AGatherWithoutOneRankNamesItAndTheLateRankIsToldAtOnce) {
       EXPECT_EQ(status.code(), Code::deadline_exceeded);
       EXPECT_TRUE(contains(status.message(), "rank 1 did not come to 'plan'")) << status.message();
     };
-    if (control.rank() != 1) named(control.gather("plan", "x", {}, 50'000).status());
+    if (control.rank() != 1) named(control.gather("plan", "x", {}, 2'000'000).status());
     EXPECT_TRUE(control.agree("waited", "", {}, kLongUs).ok());
     if (control.rank() == 1) named(control.gather("plan", "x", {}, kLongUs).status());
     EXPECT_TRUE(control.agree("told", "", {}, kLongUs).ok());
@@ -239,7 +239,7 @@ TEST(Control, AllHearTheFirst) {
 // If each rank received every rank's text, the traffic would be 64 times as large.
 TEST(Control, HearingTheFirstCostsItsTextOnceForEachRank) {
   const std::string text(10'000, 'x');
-  run_world(8, [&](Control& control) {
+  const auto hear = [&](Control& control) {
     const std::string mine = control.rank() == 0 ? text : std::string();
     ASSERT_TRUE(control.agree("before", "", {}, kLongUs).ok());
     const uint64_t before = control.served_bytes();
@@ -248,7 +248,9 @@ TEST(Control, HearingTheFirstCostsItsTextOnceForEachRank) {
     const uint64_t took = control.served_bytes() - before;
     EXPECT_GE(took, control.rank() == 0 ? 9 * text.size() : 0);
     EXPECT_LE(took, control.rank() == 0 ? 10 * text.size() : 0);
-  });
+  };
+  // Heartbeats are counted too, so few of them.
+  run_world(8, hear, [](Control::Options& options) { options.heartbeat_us = 2'000'000; });
 }
 
 TEST(Control, RanksThatMakeNoSenseAreRefused) {
@@ -276,7 +278,7 @@ TEST(Control, ARequestThatOneRankDoesNotMakeIsWarnedOfWithWhatItLastDid) {
         };
         if (control.rank() == 2) {
           const std::string text = warning.get_future().get();
-          EXPECT_TRUE(contains(text, "rank 2 has not asked for 'allreduce.x' for 0.")) << text;
+          EXPECT_TRUE(contains(text, "has not asked for 'allreduce.x' for ")) << text;
           EXPECT_TRUE(contains(text, "rank 2: it last did: step 7 of rank 2")) << text;
         }
         ask();
@@ -286,7 +288,9 @@ TEST(Control, ARequestThatOneRankDoesNotMakeIsWarnedOfWithWhatItLastDid) {
         options.warning_us = 50'000;
         options.on_warning = [&, rank = options.rank](std::string text) {
           EXPECT_EQ(rank, 0u);
-          if (warnings++ == 0) warning.set_value(std::move(text));
+          // Before it rank 1 may be missing too.
+          if (contains(text, "rank 2 has not asked") && warnings++ == 0)
+            warning.set_value(std::move(text));
         };
       });
   EXPECT_GE(warnings, 1);

@@ -223,7 +223,7 @@ TEST(ControlFailure, ARankThatNeverComesIsNamedOnTheOthers) {
   for (uint32_t rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       Control::Options options = quick_options(rank, 4);
-      options.deadline_us = 500'000;
+      options.deadline_us = 4'000'000;
       options.exchange_address = board.exchange(rank);
       const Status status = Control::start(std::move(options)).status();
       EXPECT_EQ(status.code(), Code::deadline_exceeded);
@@ -237,7 +237,7 @@ TEST(ControlFailure, AWrongWorldSizeIsRefusedAndARankTwiceIsToldToAll) {
   AddressBoard board;
   const auto start = [&](uint32_t rank, uint32_t size) {
     Control::Options options = quick_options(rank, size);
-    options.deadline_us = 2'000'000;
+    options.deadline_us = kLongUs;
     options.exchange_address = board.exchange(rank);
     return Control::start(std::move(options)).status();
   };

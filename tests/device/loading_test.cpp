@@ -63,9 +63,9 @@ TEST_F(SimulatedLoading, EachDeviceLoadsForItself) {
 }
 
 // Rank 0 queues its part of a sum and then launches a kernel. Rank 1 waits for the end of this
-// launch before it queues its own part. Returns whether rank 1 could continue within a long time.
+// launch before it queues its own part. Returns whether rank 1 could continue within `patience`.
 template <int kNumber>
-bool the_other_rank_goes_on() {
+bool the_other_rank_goes_on(std::chrono::milliseconds patience) {
   ncclUniqueId id{};
   EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess);
   std::promise<void> launched;
@@ -94,10 +94,7 @@ bool the_other_rank_goes_on() {
   });
   std::thread second([&] {
     sum(
-        1,
-        [&] {
-          heard = heard_of.wait_for(std::chrono::milliseconds(500)) == std::future_status::ready;
-        },
+        1, [&] { heard = heard_of.wait_for(patience) == std::future_status::ready; },
         [](float*) {});
   });
   first.join();
@@ -106,13 +103,13 @@ bool the_other_rank_goes_on() {
 }
 
 TEST_F(SimulatedLoading, AFirstLaunchBehindASumOfRanksCanWaitForARankThatWaitsForItsHost) {
-  EXPECT_FALSE(the_other_rank_goes_on<3>());
+  EXPECT_FALSE(the_other_rank_goes_on<3>(std::chrono::milliseconds(500)));
   EXPECT_EQ(waits().for_load, 1u);
 }
 
 TEST_F(SimulatedLoading, RanksThatHaveLoadedTheirKernelsGoOn) {
   SUCCEEDS(load<4>());
-  EXPECT_TRUE(the_other_rank_goes_on<4>());
+  EXPECT_TRUE(the_other_rank_goes_on<4>(std::chrono::seconds(20)));
   EXPECT_EQ(waits().for_load, 0u);
 }
 

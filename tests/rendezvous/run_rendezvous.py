@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -59,7 +60,7 @@ def start(rank: int, size: int, port: int, deadline: float, more: dict[str, str]
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def expect(condition: bool, what: object) -> None:
+def expect(condition: object, what: object) -> None:
     if not condition:
         raise SystemExit(f"not as expected: {what}")
 
@@ -87,9 +88,9 @@ def told_alone() -> None:
 
 
 def missing() -> None:
-    for status, output, seconds in run(3, ranks=[0, 2], deadline=2):
+    for status, output, seconds in run(3, ranks=[0, 2], deadline=8):
         expect(status == 1 and "rank 1" in output, output)
-        expect(seconds < 15, seconds)
+        expect(seconds < 40, seconds)
 
 
 def lost_master() -> None:
@@ -114,18 +115,25 @@ def nonsense() -> None:
         expect(status == 1 and 'RANK is "-1", expected an integer from 0 to 1' in output, output)
 
 
+def twins_ended(ranks: list[int]) -> list[tuple[int, str]]:
+    """A run that is a second old goes on without the other, so starts that took long are repeated."""
+    for _ in range(10):
+        port, begin = free_port(), time.monotonic()
+        started = [start(rank, 2, port, 4) for rank in ranks]
+        took = time.monotonic() - begin
+        ended = [ends(process) for process in started]
+        if took < 0.3:
+            break
+    return ended
+
+
 def twins() -> None:
     """Two runs with equal address and port, started at one instant. No ranks of different runs train together, and a rank that
     learns of the other run reports it."""
     starts = 200 if "TEST_LONG" in os.environ else 5
     n_named = 0
     for turn in range(starts):
-        port = free_port()
-        ranks = [(run, rank) for run in range(2) for rank in range(2)]
-        if turn % 2:
-            ranks.reverse()
-        started = [start(rank, 2, port, 4) for _, rank in ranks]
-        ended = [ends(process) for process in started]
+        ended = twins_ended([0, 1, 0, 1] if turn % 2 == 0 else [1, 0, 1, 0])
         expect(all(status == 1 for status, _ in ended), ended)
         n_named += sum("is there twice" in output for _, output in ended)
         expect(any("is there twice, process" in output and "PENSTOCK_PORT" in output for _, output in ended), ended)
@@ -137,13 +145,13 @@ def late() -> None:
     for second in (0, 1):
         port = free_port()
         more = {"RENDEZVOUS_S": "30"}
-        first = start(1 - second, 2, port, 1, more)
-        time.sleep(4)
-        other = start(second, 2, port, 1, more)
+        first = start(1 - second, 2, port, 2, more)
+        time.sleep(6)
+        other = start(second, 2, port, 2, more)
         (status, output), (other_status, other_output) = ends(first), ends(other)
         expect((status, other_status) == (0, 0), output + other_output)
-        who = "has waited 1.0 s for rank 0" if second == 0 else "rank 1 has not come to the run for 1.0 s"
-        expect(output.count("warning: ") >= 2 and who in output, output)
+        who = r"has waited \d+\.\d s for rank 0" if second == 0 else r"rank 1 has not come to the run for \d+\.\d s"
+        expect(output.count("warning: ") >= 2 and re.search(who, output), output)
 
 
 def fails() -> None:

@@ -74,8 +74,8 @@ TEST(Loopback, ARankWithOtherHostsThanThoseBeforeItIsRefused) {
                            timeout_us));
   };
   Outcome first;
-  std::thread waiting([&] { first = join("0,0", 0, 300'000); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  std::thread waiting([&] { first = join("0,0", 0, 5'000'000); });
+  std::this_thread::sleep_for(std::chrono::seconds(2));  // then the first has joined
   const Outcome second = join("0,1", 1, kPatience);
   waiting.join();
   EXPECT_EQ(second.code, PENSTOCK_MISMATCH) << second.message;
