@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import re
 import socket
 import subprocess
@@ -25,14 +26,15 @@ def clean() -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port whose next port is also free, because the store uses the next port."""
+    """A port whose next port is also free, because the store uses the next port. Connections of other programs get ports
+    from 32768 on, so they do not take it before a rank listens there."""
     while True:
+        port = random.randrange(20000, 30000)
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("", 0))
-            port = first.getsockname()[1]
             try:
+                first.bind(("", port))
                 second.bind(("", port + 1))
-            except (OSError, OverflowError):
+            except OSError:
                 continue
             return port
 

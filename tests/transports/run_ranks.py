@@ -8,6 +8,7 @@ with 1 if a rank failed. With --last-dies the last rank must be killed by a sign
 from __future__ import annotations
 
 import os
+import random
 import secrets
 import signal
 import socket
@@ -20,14 +21,15 @@ OF_LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HOROVOD_", "MASTER_", "PENS
 
 
 def free_port() -> int:
-    """A port whose next port is also free, because the store uses the next port."""
+    """A port whose next port is also free, because the store uses the next port. Connections of other programs get ports
+    from 32768 on, so they do not take it before a rank listens there."""
     while True:
+        port = random.randrange(20000, 30000)
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("", 0))
-            port = first.getsockname()[1]
             try:
+                first.bind(("", port))
                 second.bind(("", port + 1))
-            except (OSError, OverflowError):
+            except OSError:
                 continue
             return port
 

@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,13 +24,37 @@ class Stopped(BaseException):
         self.number = number
 
 
+class _Ends:
+    """The state of stop_on_signals in this process."""
+
+    later = False  # a signal is noted
+    noted = 0
+
+
 def stop_on_signals() -> None:
     def stop(number: int, _: object) -> None:
+        if _Ends.later:
+            _Ends.noted = _Ends.noted or number
+            return
         ignore_signals()
         raise Stopped(number)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
+
+
+@contextmanager
+def stopping_later() -> Iterator[None]:
+    """A signal in this block raises Stopped at the block's end. Otherwise a program that is just being started would be left behind."""
+    _Ends.later = True
+    try:
+        yield
+    finally:
+        _Ends.later = False
+        number, _Ends.noted = _Ends.noted, 0
+        if number:
+            ignore_signals()
+            raise Stopped(number)
 
 
 def ignore_signals() -> None:
@@ -126,7 +151,8 @@ def run_all(jobs: Sequence[Job], at_once: int, until: float, tell: Callable[[End
                     tell(Ended(job, NOT_REACHED, -1, 0.0))
                     continue
                 try:
-                    running.append(Running(job, min(job.cap_s, room)))
+                    with stopping_later():
+                        running.append(Running(job, min(job.cap_s, room)))
                 except OSError as error:
                     job.output.write_text(f"{error}\n")
                     tell(Ended(job, FAILED, 127, 0.0))

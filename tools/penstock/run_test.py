@@ -224,14 +224,18 @@ def wait_for(name):
 if rank == "1":
     try: raise ValueError("the cause")
     except ValueError: traceback.print_exc()
-    time.sleep(0.5)  # so that the two lines do not arrive together
-    (folder / "raised").touch(); wait_for("ended"); sys.exit(1)
-wait_for("raised"); (folder / "ended").touch()
+    wait_for("ended"); sys.exit(1)
+wait_for("heard"); (folder / "ended").touch()
 raise RuntimeError("rank 1 has failed")
 """)
-    ran = penstock("run", "-np", 2, "--grace", 30, "--", sys.executable, program)
-    assert ran.returncode == 1
-    assert "rank 1 failed first: it exited with status 1; its last error: ValueError: the cause" in ran.stderr
+    words = [COMMAND, "run", "-np", "2", "--grace", "30", "--", sys.executable, program]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as run:
+        while "ValueError: the cause" not in run.stderr.readline():
+            assert run.poll() is None
+        (tmp_path / "heard").touch()
+        _, said = run.communicate(timeout=SOON)
+    assert run.returncode == 1
+    assert "rank 1 failed first: it exited with status 1; its last error: ValueError: the cause" in said
 
 
 STUCK = {

@@ -84,8 +84,8 @@ def test_ranks_that_meet_over_torchs_store_wait_as_long_as_the_file_says_and_nam
     code, output = finish(start(warm(), *TORCHRUN, SCRIPTS / "late_rank.py", "100"))
     assert code != 0, output
     warned = [line for line in output.splitlines() if line.startswith("penstock warning: rank 0 has waited")]
-    assert 1 <= len(warned) <= 4 and "for rank 1 of torchrun to come" in warned[0], output
-    assert "waited 1 s for rank 1 of torchrun to come to hvd.init()" in output, output
+    assert warned and "for rank 1 of torchrun to come" in warned[0], output
+    assert re.search(r"waited \d+ s for rank 1 of torchrun to come to hvd.init\(\)", output), output
     assert "raise runtime.rendezvous_timeout_s" in output, output
 
 
@@ -157,9 +157,11 @@ def test_a_state_of_what_is_no_scheme_says_what_was_expected():
 
 
 @pytest.mark.parametrize("level", ["warning", "debug"])
-def test_an_exception_of_one_rank_is_printed_whole_once_and_torchrun_blames_that_rank(level):
+def test_an_exception_of_one_rank_is_printed_whole_once_and_torchrun_blames_that_rank(
+    level, tmp_path
+):
     code, output = finish(start(warm(), *TORCHRUN, SCRIPTS / "broken_on_rank_1.py",
-                                PENSTOCK_LOG_LEVEL=level))  # fmt: skip
+                                tmp_path / "said", PENSTOCK_LOG_LEVEL=level))  # fmt: skip
     assert code != 0 and "KeyError: 'no such column'" in output, output
     cause = output[output.index("Root Cause") :]
     assert "rank      : 1" in cause, output

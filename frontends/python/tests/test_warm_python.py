@@ -142,7 +142,7 @@ time.sleep(600)
     assert gone(int(child))
     process.communicate(timeout=60)
     end = time.monotonic() + 60
-    while Path(client).exists() and time.monotonic() < end:
+    while Path(client).parent.exists() and time.monotonic() < end:
         time.sleep(0.01)
     assert not Path(client).parent.exists()
 

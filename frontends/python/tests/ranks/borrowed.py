@@ -21,6 +21,7 @@ from support import (
     run_checks,
     same_bits_on_all_ranks,
     say,
+    survivors_have_spoken,
 )
 
 import penstock.torch as hvd
@@ -134,6 +135,7 @@ def last_rank_dies() -> None:
             hvd.allreduce(torch.ones(100_000), name="never")
     except hvd.HorovodInternalError as error:
         say(f"survivor {RANK}: {' '.join(str(error).split())}")
+        survivors_have_spoken(RANK, SIZE - 1)  # rank 0 serves the message to the others
 
 
 if __name__ == "__main__":

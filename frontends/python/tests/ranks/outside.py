@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import torch
+from support import say
 
 import penstock.torch as hvd
 
@@ -23,5 +24,5 @@ for _ in range(2):
     optimizer.zero_grad()
     model(torch.ones(1, 4)).sum().backward()
     optimizer.step()
-print("trained", optimizer.counters()["steps"], flush=True)
+say(f"trained {optimizer.counters()['steps']}")
 hvd.shutdown()
