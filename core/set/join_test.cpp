@@ -5,6 +5,7 @@
 #include "tests/support/worlds.hpp"
 
 #include <mutex>
+#include <thread>
 
 namespace penstock::join_test {
 namespace {
@@ -194,6 +195,32 @@ TEST(Join, AWaitThatIsTooShortLeavesTheRankJoined) {
       ASSERT_OK(run_step(*set.value(), gradients));
     }
     EXPECT_EQ(join(runtime), 1u);
+  });
+}
+
+// A rank that joins asks the others where they are, at any time: also while they end a step.
+TEST(Join, NoRankBeginsAStepThatIsNotMadeWhenTheOthersAreAskedAtTheEndOfAStep) {
+  // The comparison of hashes makes the end of a step long.
+  const std::string scheme =
+      scheme_text("compressor = \"none\"", "hash_replicated_every = 1\n");
+  with_ranks(2, scheme, [&](Runtime& runtime, uint32_t rank) {
+    auto made = make_set(runtime, kShapes);
+    ASSERT_OK(made.status());
+    Set& set = *made.value();
+    for (uint64_t round = 0; round < 20; ++round) {
+      if (rank == 1) {
+        const std::jthread asks([&](const std::stop_token& over) {
+          while (!over.stop_requested()) {
+            set.joined().tell_where();
+            std::this_thread::sleep_for(std::chrono::microseconds(20));
+          }
+        });
+        Values gradients = gradients_of(rank, round);
+        ASSERT_OK(run_step(set, gradients));
+      }
+      EXPECT_EQ(join(runtime), 1u);
+      ASSERT_FALSE(set.joined().under_way()) << "of rank " << rank << " in round " << round;
+    }
   });
 }
 

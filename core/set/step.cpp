@@ -389,6 +389,7 @@ StepTimes Step::finish(bool counts) {
   compiled_->pass_turns(step.phase);
   ++context_.attempt;
   if (counts) ++step.index;
+  opened_ = closed_ = false;  // together with the count: the next step has not begun
   return times;
 }
 
