@@ -201,8 +201,7 @@ TEST(Join, AWaitThatIsTooShortLeavesTheRankJoined) {
 // A rank that joins asks the others where they are, at any time: also while they end a step.
 TEST(Join, NoRankBeginsAStepThatIsNotMadeWhenTheOthersAreAskedAtTheEndOfAStep) {
   // The comparison of hashes makes the end of a step long.
-  const std::string scheme =
-      scheme_text("compressor = \"none\"", "hash_replicated_every = 1\n");
+  const std::string scheme = scheme_text("compressor = \"none\"", "hash_replicated_every = 1\n");
   with_ranks(2, scheme, [&](Runtime& runtime, uint32_t rank) {
     auto made = make_set(runtime, kShapes);
     ASSERT_OK(made.status());
