@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Callable
 
 import torch
+from stops import stop_now_and_then
 
 import penstock.torch as hvd
 
 # Ranks that still run print their tracebacks before the launcher ends them.
 if "PENSTOCK_TEST_DEADLINE" in os.environ:
     faulthandler.dump_traceback_later(float(os.environ["PENSTOCK_TEST_DEADLINE"]) - 10)
+
+if "PENSTOCK_TEST_STOPS" in os.environ:
+    stop_now_and_then(os.environ["PENSTOCK_TEST_STOPS"])
 
 # The types that can be reduced, and the types that can be moved.
 REDUCIBLE = [torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
