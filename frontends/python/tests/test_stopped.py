@@ -4,7 +4,7 @@ it does on an idle machine. `tools/nightly` runs all scripts with several seeds.
 import os
 
 import pytest
-from launch import OVER, succeed
+from launch import succeed
 
 SCRIPTS = (
     ("join.py", 3), ("contract.py", 3, "late", "late_state"), ("optimizer_contract.py", 3),
@@ -15,7 +15,6 @@ SCRIPTS = (
 LONG = "TEST_LONG" in os.environ
 
 
-@pytest.mark.skipif(OVER != "mpi", reason="the moments are drawn by the rank that mpirun gives")
 @pytest.mark.parametrize("seed", range(1, 4 if LONG else 2))
 @pytest.mark.parametrize("run", SCRIPTS if LONG else SCRIPTS[:1], ids=lambda run: " ".join(map(str, run)))
 def test_ranks_that_are_stopped_now_and_then_end_as_others_do(run, seed, monkeypatch):

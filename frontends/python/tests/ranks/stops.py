@@ -22,7 +22,8 @@ def stop_now_and_then(seed: str) -> None:
         return
     for descriptor in range(3):  # a reader of the output waits until everyone has closed it
         os.close(descriptor)
-    draw = random.Random(f"{seed} {os.environ.get('OMPI_COMM_WORLD_RANK', '')}")
+    rank = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("RANK", "")
+    draw = random.Random(f"{seed} {rank}")
     try:
         while os.getppid() == stopped:
             time.sleep(draw.expovariate(1 / BETWEEN_S))
