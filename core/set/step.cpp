@@ -383,8 +383,7 @@ StepTimes Step::finish(bool counts) {
   // On a device the first gradient is complete long after it was handed in.
   if (!context_.has_devices) times.first_ready_us = std::min(times.first_ready_us, first_ready_us_);
   times.last_ready_us = std::max(times.last_ready_us, first_ready_us_);
-  times.waited_us = double(waited_us_ - waited_before_us_);
-  waited_before_us_ = waited_us_;
+  times.waited_us = double(waited_us_ - std::exchange(waited_before_us_, waited_us_));
   activity_->at(Activity::Phase::ended, step.index);
   compiled_->pass_turns(step.phase);
   ++context_.attempt;
