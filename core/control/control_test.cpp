@@ -278,7 +278,7 @@ TEST(Control, ARequestThatOneRankDoesNotMakeIsWarnedOfWithWhatItLastDid) {
         };
         if (control.rank() == 2) {
           const std::string text = warning.get_future().get();
-          EXPECT_TRUE(contains(text, "has not asked for 'allreduce.x' for ")) << text;
+          EXPECT_TRUE(contains(text, "rank 2 has not asked for 'allreduce.x' for ")) << text;
           EXPECT_TRUE(contains(text, "rank 2: it last did: step 7 of rank 2")) << text;
         }
         ask();
@@ -288,7 +288,7 @@ TEST(Control, ARequestThatOneRankDoesNotMakeIsWarnedOfWithWhatItLastDid) {
         options.warning_us = 50'000;
         options.on_warning = [&, rank = options.rank](std::string text) {
           EXPECT_EQ(rank, 0u);
-          // Before it rank 1 may be missing too.
+          // In earlier warnings rank 1 may be missing too.
           if (contains(text, "rank 2 has not asked") && warnings++ == 0)
             warning.set_value(std::move(text));
         };

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import random
 import re
-import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "transports"))
+from run_ranks import free_port  # noqa: E402
 
 WORKER = sys.argv[1]
 OF_LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HOROVOD_", "MASTER_", "PENSTOCK_", "TORCHELASTIC_")
@@ -23,20 +25,6 @@ def clean() -> dict[str, str]:
     """The environment without the variables of launchers."""
     return {name: value for name, value in os.environ.items()
             if not name.startswith(OF_LAUNCHERS) and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-
-
-def free_port() -> int:
-    """A port whose next port is also free, because the store uses the next port. Connections of other programs get ports
-    from 32768 on, so they do not take it before a rank listens there."""
-    while True:
-        port = random.randrange(20000, 30000)
-        with socket.socket() as first, socket.socket() as second:
-            try:
-                first.bind(("", port))
-                second.bind(("", port + 1))
-            except OSError:
-                continue
-            return port
 
 
 def torchrun_variables(rank: int, size: int, port: int) -> dict[str, str]:

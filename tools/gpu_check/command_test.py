@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tools"))
 
 from gpu_check.parts import NAMES  # noqa: E402
-from gpu_check.processes import Job, Stopped, run_all, stop_on_signals  # noqa: E402
+from gpu_check.processes import ENDS, Job, Stopped, run_all, stop_on_signals  # noqa: E402
 from gpu_check.run import Run  # noqa: E402
 
 NO_DEVICE = "echo skipped: no CUDA device"
@@ -223,15 +223,14 @@ def test_a_signal_while_a_program_is_being_started_ends_that_program_too(tmp_pat
         os.kill(os.getpid(), signal.SIGTERM)
         return started[0]
 
-    ends = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = [signal.getsignal(number) for number in ends]
+    before = [signal.getsignal(number) for number in ENDS]
     stop_on_signals()
     monkeypatch.setattr(subprocess, "Popen", interrupted)
     try:
         with pytest.raises(Stopped):
             run_all([Job("one", ("sleep", "600"), 600, tmp_path / "out")], 1, time.monotonic() + 600, lambda _: None)
     finally:
-        for number, handler in zip(ends, before):
+        for number, handler in zip(ENDS, before):
             signal.signal(number, handler)
     assert started[0].returncode == -signal.SIGKILL
 

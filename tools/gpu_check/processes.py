@@ -13,6 +13,7 @@ from pathlib import Path
 
 LEAST_S = 3.0  # with less time left no job begins
 GRACE_S = 3.0  # after the time of a program is over
+ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # they ask this program to end
 WELL, FAILED, CUT, NOT_REACHED = "ended well", "FAILED", "CUT", "not reached"
 
 
@@ -39,7 +40,7 @@ def stop_on_signals() -> None:
         ignore_signals()
         raise Stopped(number)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in ENDS:
         signal.signal(number, stop)
 
 
@@ -59,7 +60,7 @@ def stopping_later() -> Iterator[None]:
 
 def ignore_signals() -> None:
     """Makes signals that ask for an end do nothing. They are handled and not ignored, because children would inherit that."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in ENDS:
         signal.signal(number, lambda *_: None)
 
 

@@ -25,9 +25,9 @@ FAR_END = f"""
 import json, socket, struct, time
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 server.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)  # SO_RCVBUFFORCE
+server.setsockopt(socket.SOL_SOCKET, 35, 1)  # SO_TIMESTAMPNS: when the kernel had it, not when this process ran
 server.bind(("0.0.0.0", 7000))
 print("listening", flush=True)
-server.setsockopt(socket.SOL_SOCKET, 35, 1)  # SO_TIMESTAMPNS: when the kernel had it, not when this process ran
 came, first, last = [], None, None
 while True:
     packet, notes, _, peer = server.recvmsg(65536, 64)

@@ -81,7 +81,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         options.cells = cells.product(wanted_models or ["resnet50"], links or ["1gbit", "100mbit"], sizes or [4], options.backward_ms, names, options.rounds, options.together, options.resume)
     if not options.cells:
         parser.error("docs/results.md has no cell of these --model, --bandwidth and --ranks")
-    if any(contestants.HOROVOD_ITSELF in missing(cell) for cell in options.cells) and not contestants.HOROVOD.exists():
+    try:
+        asks_horovod = not contestants.HOROVOD.exists() and any(contestants.HOROVOD_ITSELF in missing(cell, known(cell)) for cell in options.cells)
+    except ValueError as error:
+        parser.error(str(error))
+    if asks_horovod:
         parser.error(f"{contestants.HOROVOD} is not there; tools/benches/step/build_horovod builds {contestants.HOROVOD_ITSELF}")
     return options
 
@@ -146,17 +150,18 @@ def known(cell: cells.Cell) -> list[table.Record]:
     return table.read(cell.file) if cell.file else []
 
 
-def missing(cell: cells.Cell) -> list[str]:
-    """The contestants that the cell's file does not have."""
-    return [key[-1] for key in table.left(keys_of(cell), known(cell))]
+def missing(cell: cells.Cell, records: Sequence[table.Record]) -> list[str]:
+    """The contestants of the cell that no record holds."""
+    return [key[-1] for key in table.left(keys_of(cell), records)]
 
 
 def measure(options: argparse.Namespace, plugins: Path, command: str) -> list[table.Record]:
     """All cells that were asked for, of their files and new."""
     found: list[table.Record] = []
     for cell in options.cells:
-        left = missing(cell)
-        found += [record for record in known(cell) if table.key(record) in keys_of(cell)]
+        records = known(cell)
+        left = missing(cell, records)
+        found += [record for record in records if table.key(record) in keys_of(cell)]
         for names in runs_of(left, cell.together) if left else []:
             link = link_of(cell.link)
             date = datetime.datetime.now().astimezone().isoformat(timespec="seconds")

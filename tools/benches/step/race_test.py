@@ -150,6 +150,10 @@ def test_horovod_that_was_not_built_is_refused_with_the_command_that_builds_it(m
         race.parse(["--schemes", contestants.HOROVOD_ITSELF])
     assert "tools/benches/step/build_horovod builds horovod-0.28.1" in capsys.readouterr().err
     assert race.parse(["--results", "--model", "resnet50", "--ranks", "4"]).cells  # its cells are measured
+    (tmp_path / "spoilt.jsonl").write_text("{}\n{}\n")
+    with pytest.raises(SystemExit):
+        race.parse(["--schemes", contestants.HOROVOD_ITSELF, "--resume", str(tmp_path / "spoilt.jsonl")])
+    assert "spoilt.jsonl:1 is '{}'" in capsys.readouterr().err
 
 
 def test_a_line_that_was_cut_off_is_measured_again_and_one_in_the_middle_is_named(tmp_path):

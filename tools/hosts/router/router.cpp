@@ -46,8 +46,8 @@ constexpr double kShare = 0.5;  // of a processor, the most that carrying may ta
 constexpr int kFirstAddress = 10;
 constexpr int kAtOnce = 64;  // packets of one host before the next has its turn
 constexpr double kTrial_s = 0.1, kMostTrial_s = 10;
-constexpr uint64_t kTrialPackets =
-    1000;  // fewer tell little, so a trial without a processor goes on
+// Fewer packets tell little, so a trial that did not get a processor goes on.
+constexpr uint64_t kTrialPackets = 1000;
 
 [[noreturn]] void fail(const std::string& what) {
   std::printf("the router cannot %s: %s\n", what.c_str(), std::strerror(errno));

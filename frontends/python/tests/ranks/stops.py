@@ -12,15 +12,15 @@ STOP_S, LONG_STOP_S = 0.08, 1.2  # the mean of most stops, and the longest of th
 
 
 def stop_now_and_then(seed: str) -> None:
-    """Starts a process that stops and continues this process at random moments until it ends. Call
-    it before this process has a runtime.
+    """Starts a child that stops and continues this process at random moments, until this process
+    ends. Call it before this process has a runtime.
 
-    seed: makes the moments, with this process's rank. The moments are the same in each run, but the
-    machine decides what the ranks do then."""
+    seed: the moments depend on it and on the rank. They are the same in each run, but what the
+    ranks do at these moments is not."""
     stopped = os.getpid()
     if os.fork() != 0:
         return
-    for descriptor in range(3):  # a reader of the output waits until everyone has closed it
+    for descriptor in range(3):  # who reads the output waits until all have closed it
         os.close(descriptor)
     rank = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("RANK", "")
     draw = random.Random(f"{seed} {rank}")
