@@ -11,6 +11,8 @@
 # shellcheck source=tools/steps.sh
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
+# What a test or a runner may read of the caller's environment, for tools/ci/verdict.py.
+variables=$(env -0 | grep -zE '^((PENSTOCK_|GTEST_|TEST_|OMP_)[^=]*|[^=]*SAN_OPTIONS)=' | LC_ALL=C sort -z | tr '\0' '\n')
 # Tests do not use the caller's configuration and plugins.
 unset "${!PENSTOCK_@}"
 
@@ -20,15 +22,18 @@ results=build/test-results
 at_a_time=$(($(nproc) < 4 ? $(nproc) : 4))
 counts=()      # arguments of count_tests.py
 table=()       # "seconds status title"
-any_failed=0
+second_try=yes # whether a failed test may run again (tools/ci/second_try.py)
+quick_filter=  # GTEST_FILTER of the release's tests
+closing=()     # lines in front of the line with the counts
+on_green=()    # a command for a run without a failure and without a second try; it gets the arguments of count_tests.py
 
 # note TITLE STATUS SECONDS
 note() {
   table+=("$(printf '%6d s  %-6s  %s' "$3" "$([[ $2 -eq 0 ]] && echo ok || echo FAILED)" "$1")")
-  [[ $2 -eq 0 ]] || any_failed=1
 }
 
-# finish: prints the ten slowest steps and tests, the failures, and the line with the counts.
+# finish: prints the ten slowest steps and tests, the failures, what became of them in a second try, and the line with
+# the counts.
 finish() {
   printf '\nthe ten slowest steps:\n'
   printf '%s\n' "${table[@]}" | sort -rn | head -n 10
@@ -39,15 +44,19 @@ finish() {
   if ! report=$(python3 tools/ci/count_tests.py "${counts[@]}"); then
     report="0 1 0"$'\n'"the reports in $results could not be read"
   fi
-  local passed failed skipped
+  local passed failed skipped tried_twice=no
   read -r passed failed skipped <<<"${report%%$'\n'*}"
   if [[ $failed -gt 0 ]]; then
     printf '\nfailed:\n'
     tail -n +2 <<<"$report" | sed 's/^/  /'
     echo
-  elif [[ $any_failed -ne 0 ]]; then
-    failed=1 # a step failed although every test that it reported passed
+    if [[ $second_try == yes ]] &&
+      "$python" tools/ci/second_try.py --python "$python" --gtest-filter "$quick_filter" "${counts[@]}"; then
+      passed=$((passed + failed)) failed=0 tried_twice=yes
+    fi
   fi
+  [[ ${#closing[@]} -eq 0 ]] || printf '%s\n' "${closing[@]}"
+  if [[ $failed -eq 0 && $tried_twice == no && ${#on_green[@]} -gt 0 ]]; then "${on_green[@]}" "${counts[@]}"; fi
   echo "$passed passed, $failed failed$([[ $skipped -eq 0 ]] || echo ", $skipped skipped")"
   [[ $failed -eq 0 ]] || exit 1
   exit 0
@@ -72,6 +81,13 @@ check() {
   counts+=(--step "$1" "$status")
 }
 
+# warn TITLE REMEDY -- COMMAND...: a step whose failure is only named in the closing lines.
+warn() {
+  run_step "$@" && { note "$1" 0 "$step_seconds" && return; }
+  note "$1" 1 "$step_seconds"
+  closing+=("warning: $1: $2 (${step_log#"$repository"/})")
+}
+
 # build TITLE REMEDY -- COMMAND...: a step that counts as a test only if it fails.
 build() {
   step "$@" && return 0
@@ -81,15 +97,16 @@ build() {
 
 # ctest_run PRESET TITLE CTEST_ARGUMENTS...
 ctest_run() {
-  local preset=$1 title=$2
+  local preset=$1 title=$2 status=0
   shift 2
   local folder=$repository/$results/$preset
   local report=$folder.${title//[^a-z]/-}.junit.xml
   step "$title" "run one test again: cd build/$preset && ctest -R NAME --output-on-failure" -- \
     env GTEST_OUTPUT="xml:$folder/" "${runner[@]}" \
-    ctest --test-dir "build/$preset" --parallel "$at_a_time" --output-on-failure --no-tests=error --output-junit "$report" "$@"
+    ctest --test-dir "build/$preset" --parallel "$at_a_time" --output-on-failure --no-tests=error \
+    --output-junit "$report" --output-log "${report%.xml}.log" "$@" || status=$?
   if [[ -f $report ]]; then
-    counts+=(--ctest "$report" "$folder")
+    counts+=(--ctest "$report" "$folder" "$status")
   else
     counts+=(--step "$title" 1)
   fi
@@ -100,20 +117,24 @@ name_of() {
   echo "pytest-${1//\//-}${2:+-$2}"
 }
 
-# pytest_run FOLDER [VARIANT]
-pytest_run() {
-  local report
-  report=$results/$(name_of "$@").xml
-  step "pytest $1${2:+, $2}" "run it again: .venv/bin/python -m pytest $1" -- \
-    "$python" -m pytest -q -rs --junitxml "$report" "$1"
-  count_pytest "$report" "pytest $1${2:+, $2}"
+# How pytest writes a report. In this form it names the file of each test.
+junit_of() {
+  echo -o junit_family=xunit1 --junitxml "$results/$(name_of "$@").xml"
 }
 
-# count_pytest REPORT TITLE
+# pytest_run FOLDER [VARIANT]
+pytest_run() {
+  local status=0
+  # shellcheck disable=SC2046
+  step "pytest $1${2:+, $2}" "run it again: .venv/bin/python -m pytest $1" -- \
+    "$python" -m pytest -q -rs $(junit_of "$@") "$1" || status=$?
+  count_pytest "$results/$(name_of "$@").xml" "pytest $1${2:+, $2}" "$status"
+}
+
+# count_pytest REPORT TITLE STATUS
 count_pytest() {
-  local report=$1
-  if [[ -f $report ]]; then
-    counts+=(--pytest "$report")
+  if [[ -f $1 ]]; then
+    counts+=(--pytest "$1" "$3")
   else
     counts+=(--step "$2" 1)
   fi

@@ -33,22 +33,6 @@ def test_the_bytes_of_a_scheme_are_those_of_the_command(row):
         assert wins.removesuffix(" ranks") == last["wins_up_to_ranks"]
 
 
-def test_the_steps_that_predictions_are_compared_with_are_those_of_the_measurements():
-    measurements = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text_of("docs/performance.md"))]
-    section = text_of("docs/plan.md").split("## Against measured steps")[1].split("\n## ")[0]
-    rows = rows_of(section, "compressor") + rows_of(section, "scheduler")
-    assert len(rows) >= 30
-    for row in rows:
-        measured = float(row[-2])
-        assert any(abs(number - measured) <= 0.5 for number in measurements), f"{row}: {measured:.0f} ms is not in docs/performance.md"
-
-
-def test_the_readme_shows_the_time_to_a_loss_and_no_other_page_repeats_it():
-    (row,) = [line for line in text_of("README.md").splitlines() if line.startswith("| sign-sgd majority |")]
-    assert "8.1 s" in row
-    assert all(row not in page.read_text(encoding="utf-8") for page in ROOT.glob("docs/**/*.md"))
-
-
 def test_the_readme_is_short():
     assert len(text_of("README.md").splitlines()) <= 150
 

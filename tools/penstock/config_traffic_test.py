@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from command_test import ROOT, penstock
 
 
@@ -26,6 +27,7 @@ def test_a_gather_grows_with_the_ranks_and_a_sum_does_not():
     assert many["moved_bytes"] / few["moved_bytes"] < 2
 
 
+@pytest.mark.pages
 def test_the_page_of_schemes_says_up_to_how_many_ranks_each_of_them_wins():
     rows = [line.split(" | ") for line in (ROOT / "conf/README.md").read_text().splitlines() if line.startswith("| [")]
     said = {re.search(r"\[(.*)\]", row[0])[1]: row[6] for row in rows}

@@ -8,6 +8,7 @@ import pytest
 
 from command_test import ROOT, penstock
 
+pytestmark = pytest.mark.pages
 PAGE = (ROOT / "docs/configuration.md").read_text()
 
 

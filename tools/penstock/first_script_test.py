@@ -9,7 +9,7 @@ import pytest
 from command_test import COMMAND, ROOT, needs_mpirun
 
 PYTHON = ROOT / ".venv/bin/python"
-pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="tools/setup has made no .venv here")
+pytestmark = [pytest.mark.pages, pytest.mark.skipif(not PYTHON.exists(), reason="tools/setup has made no .venv here")]
 
 
 def train_py(folder, which):

@@ -22,6 +22,7 @@ def test_a_legal_plugin_passes(folder):
     assert tests[name][0] == result and said in tests[name][1]
 
 
+@pytest.mark.pages
 def test_the_page_shows_the_compressor_of_two_rounds_that_is_checked_here():
     source = (ROOT / "tests/plugins/shared_scale.cpp").read_text()
     assert f"```cpp\n{source}```" in (ROOT / "docs/abi.md").read_text()

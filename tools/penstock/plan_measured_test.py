@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 from command_test import ROOT
 from plan_test import schemes
 
@@ -28,6 +29,7 @@ def measured_steps(heading):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("| ")]
 
 
+@pytest.mark.pages
 def test_the_page_compares_with_measured_steps_as_they_are_predicted(tmp_path):
     rows = measured_steps("compressor")
     assert len(rows) >= 15
@@ -39,6 +41,7 @@ def test_the_page_compares_with_measured_steps_as_they_are_predicted(tmp_path):
             assert 0.87 < predicted / float(measured) < 1.02, premises
 
 
+@pytest.mark.pages
 def test_the_page_compares_steps_with_a_forward_as_they_are_predicted(tmp_path):
     rows = measured_steps("scheduler")
     assert len(rows) >= 12

@@ -99,6 +99,7 @@ def test_payloads_above_the_limit_come_in_slices_of_ranks(tmp_path):
                for bucket in printed("--program", scheme, "--model", "resnet50", "--hosts", 16)["buckets"])
 
 
+@pytest.mark.pages
 def test_the_page_shows_what_is_printed():
     page = (ROOT / "docs/plan.md").read_text()
     command, shown = re.search(r"```sh\npenstock (plan --program [^\n]+)\n```\n\n```text\n(.*?)```", page, re.DOTALL).groups()

@@ -381,6 +381,7 @@ def test_a_scheme_whose_messages_go_from_device_to_device_is_refused(tmp_path):
     assert all(word in said for word in [str(file), 'transport.device = "nccl"', "is not predicted; leave the key out"]), said
 
 
+@pytest.mark.pages
 def test_the_profile_that_the_page_writes_is_read(tmp_path):
     program = (ROOT / "docs/plan.md").read_text().split("```python\n")[1].split("```")[0]
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=120)
@@ -389,6 +390,7 @@ def test_the_profile_that_the_page_writes_is_read(tmp_path):
     assert 0 < found["model"]["backward_ms"] < 1000
 
 
+@pytest.mark.pages
 def test_the_page_of_this_command_shows_what_it_prints():
     page = (ROOT / "docs/plan.md").read_text()
     command = page.split("```sh\npenstock ")[1].split("\n")[0].split()

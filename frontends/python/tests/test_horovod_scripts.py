@@ -176,6 +176,7 @@ hvd.init(config_text='[runtime]\\nlog_level = "{level}"\\n')
     assert len(lines) == (1 if level == "warning" else 0), done.stderr
 
 
+@pytest.mark.pages
 def test_every_variable_is_in_the_table_of_the_docs():
     page = (PACKAGE.parents[1] / "docs" / "configuration.md").read_text()
     missing = [name for name in (*HONOURED, *NOT_HONOURED) if f"`{name}`" not in page]

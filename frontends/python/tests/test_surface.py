@@ -135,6 +135,7 @@ def test_arguments_come_in_horovods_order_with_its_defaults(name):
         assert parameters[argument].default is not REQUIRED, argument
 
 
+@pytest.mark.pages
 def test_the_page_names_all_of_horovod_and_all_that_is_exported():
     page = {name for name, _, _ in rows()}
     assert len(page) == len(rows()), "a name stands in two rows"
@@ -143,6 +144,7 @@ def test_the_page_names_all_of_horovod_and_all_that_is_exported():
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
+@pytest.mark.pages
 def test_the_page_tells_the_truth(row):
     name, verdict, how = row
     value = named(name)

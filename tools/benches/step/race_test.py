@@ -182,6 +182,7 @@ def test_a_page_keeps_its_words_around_the_tables(tmp_path):
         table.write_between(page, (table.BEGIN, table.END), "")
 
 
+@pytest.mark.pages
 def test_the_committed_page_says_what_the_committed_results_say():
     records = [one for path in sorted(race.RESULTS.glob("*.jsonl")) for one in table.read(path)]
     assert records and table.markdown(records) in race.PAGE.read_text()
