@@ -154,8 +154,8 @@ tsan_tests='^(core_(base|comm|control|library|operations|plugin|set|trace)|colle
 # The names of the tests that are one process of a program of the core, the SDK or a plugin, and match the first pattern
 # but not the second.
 own_tests() {
-  ctest --test-dir "build/$1" -N -LE 'mpi|build' | sed -nE 's/^ *Test +#[0-9]+: ([a-z0-9_]+_test)$/\1/p' | grep -v mpi |
-    grep -E "$2" | grep -vE "${3:-^$}"
+  ctest --test-dir "build/$1" -N -LE 'mpi|build' | sed -nE 's/^ *Test +#[0-9]+: ([a-z0-9_]+_test)(_shard_[0-9]+)?$/\1/p' |
+    sort -u | grep -v mpi | grep -E "$2" | grep -vE "${3:-^$}"
 }
 
 # build_for PRESET PATTERN [NOT]: builds the tests of that preset whose names match. The target of a test also builds the
@@ -171,7 +171,7 @@ build_for() {
 run_for() {
   local preset=$1 title=$2
   shift 2
-  ctest_run "$preset" "$title" -R "^($(own_tests "$preset" "$@" | paste -sd '|'))\$"
+  ctest_run "$preset" "$title" -R "^($(own_tests "$preset" "$@" | paste -sd '|'))(_shard_[0-9]+)?\$"
 }
 
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
