@@ -21,7 +21,7 @@ SOURCES = [*sorted((REPOSITORY / "sdk/kernels/cuda").glob("*.cu"))]
 @pytest.fixture(scope="module")
 def built(nvcc) -> Path:
     """The CUDA part as it goes into the pack, so that the tests of tools/gpu_check find it built."""
-    done = subprocess.run([REPOSITORY / "tools/gpu-check", "--pack"], cwd=REPOSITORY, capture_output=True, text=True, timeout=1800)
+    done = subprocess.run([REPOSITORY / "tools/gpu-check", "--pack"], cwd=REPOSITORY, capture_output=True, text=True, timeout=3600)
     assert done.returncode == 0 and "programs for compute capability" not in done.stdout, done.stdout[-6000:] + done.stderr[-2000:]
     return BUILT
 

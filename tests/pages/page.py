@@ -65,14 +65,22 @@ def without_blocks(text: str) -> str:
     return "\n".join(kept)
 
 
+OURS = ("penstock ", "tools/", "build/release/bin/penstock ")
+
+
 def commands_in_text() -> list[tuple[str, str]]:
-    """(place, command) of every code span that begins like a command of this repository."""
-    found = []
+    """(place, command) of every code span that begins like a command of this repository, and of every line of a block
+    that is not run (`text`) and begins like one, or like torchrun."""
+    found = [
+        (f"{block.page}:{block.line}", line.split("  #")[0].strip())
+        for block in all_blocks() if block.language == "text"
+        for line in block.text.splitlines() if line.startswith((*OURS, "torchrun "))
+    ]
     for page in pages():
         if page.name == "CHANGELOG.md":
             continue  # describes older versions
         for number, line in enumerate(without_blocks(page.read_text(encoding="utf-8")).splitlines(), 1):
             for span in CODE_SPAN.findall(line):
-                if span.startswith(("penstock ", "tools/", "build/release/bin/penstock ")):
+                if span.startswith(OURS):
                     found.append((f"{page.relative_to(ROOT)}:{number}", span))
     return found

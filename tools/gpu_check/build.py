@@ -20,7 +20,7 @@ PROGRAMS = (DEVICE_CHECK, TABLE, CHECK, BENCH, NCCL_CHECK, DOOR)
 PREBUILT = "build/gpu-prebuilt.tar.xz"
 PREBUILT_FOR = "90"  # the compute capability of H100 and H200, and its PTX for later ones
 RUNTIME = "build/release/lib/libpenstock.so.0"
-CONFIGURE_S, BUILD_S, ASK_PROGRAM_S = 120, 900, 60
+CONFIGURE_S, BUILD_S, ASK_PROGRAM_S = 120, 1800, 60
 TESTS_OWN = "compressor-doubled.so"
 
 
