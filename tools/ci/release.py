@@ -26,7 +26,7 @@ PLACES = (
 ENTRY = re.compile(r"(?m)^## Unreleased: (?P<version>[0-9.]+) \(plugin ABI (?P<abi>[0-9.]+)\)$")
 ABI = re.compile(r"define PENSTOCK_ABI_(MAJOR|MINOR) (\d+)")
 # Tests, site and wheel, in this order.
-COMMANDS = (("tools/test", "--all"), ("tools/docs",), ("tools/wheel", "--python", "python3.9"))
+COMMANDS = (("tools/test", "--all", "--fresh"), ("tools/docs",), ("tools/wheel", "--python", "python3.9"))
 
 
 class Refused(Exception):

@@ -37,7 +37,7 @@ def test_a_dry_run_shows_every_step_and_changes_nothing(checkout: Path, capsys: 
         "+version: 0.2.0",
         "+pip install penstock-0.2.0-py3-none-manylinux_2_35_x86_64.whl",
         "+## 0.2.0, 2027-01-02 (plugin ABI 0.11)",
-        "would run: tools/test --all",
+        "would run: tools/test --all --fresh",
         "would run: tools/wheel --python python3.9",
         "would run: git tag -a v0.2.0 -m 'Penstock 0.2.0'",
         "nothing was changed",
