@@ -32,13 +32,13 @@ def _calls(text: str, names: set[str]) -> bool:
     return any(re.search(rf"\b{name}\b", text) for name in names)
 
 
-def tests_outside_pages() -> list[str]:
+def files_outside_pages() -> list[str]:
     listed = subprocess.run(["git", "ls-files", "*_test.py", "test_*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
     return [path for path in listed.stdout.split() if not path.startswith(("tests/pages/", "tools/ci/"))]
 
 
 def test_every_test_that_reads_a_page_has_the_mark() -> None:
-    missing = {path: names for path in tests_outside_pages() if (names := functions_without_the_mark((ROOT / path).read_text()))}
+    missing = {path: names for path in files_outside_pages() if (names := functions_without_the_mark((ROOT / path).read_text()))}
     assert not missing, f"give these tests @pytest.mark.pages: {missing}"
 
 
