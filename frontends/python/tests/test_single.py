@@ -13,6 +13,7 @@ import penstock.torch as hvd
 from penstock._structures import packer
 from penstock.common.exceptions import HorovodInternalError, PenstockError, exception_from
 from penstock.torch.checks import check_groups, has_momentum, name_parameters
+from penstock.torch.fsdp import reduce_through_penstock
 
 
 @pytest.fixture(scope="module")
@@ -339,3 +340,24 @@ def test_momentum_of_the_optimizer_is_seen():
     assert has_momentum(torch.optim.SGD(p, lr=0.1, momentum=0.9).param_groups)
     assert has_momentum(torch.optim.Adam(p).param_groups)
     assert not has_momentum(torch.optim.Adam(p, betas=(0.0, 0.9)).param_groups)
+
+
+def test_the_first_fsdp_is_told_to_use_the_second(tmp_path):
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # one rank has no shards
+            sharded = torch.distributed.fsdp.FullyShardedDataParallel(
+                torch.nn.Linear(4, 2), device_id=torch.device("cpu")
+            )
+        sharded.register_comm_hook(hvd.PenstockState("conf/topk-residual.toml"), hvd.ddp_hook)
+        with pytest.raises(NotImplementedError, match=r"FSDP1.*fully_shard\(model\)"):
+            sharded(torch.ones(3, 4)).sum().backward()
+        with pytest.raises(ValueError, match=r"FSDP1.*fully_shard\(model\)"):
+            reduce_through_penstock(sharded)
+        with pytest.raises(NotImplementedError, match="FSDP1"):  # what several ranks hand over
+            hvd.ddp_hook(hvd.PenstockState(), torch.ones(4), torch.ones(2))
+    finally:
+        torch.distributed.destroy_process_group()

@@ -142,18 +142,27 @@ class PenstockState:
 
 
 def ddp_hook(
-    state: PenstockState, bucket: dist.GradBucket
+    state: PenstockState, bucket: dist.GradBucket, *shards: torch.Tensor
 ) -> torch.futures.Future[torch.Tensor]:
     """Averages a bucket of gradients over the ranks, compressed by the state's scheme.
 
     Pass it to ``DistributedDataParallel.register_comm_hook(state, ddp_hook)``, to Lightning's
     ``DDPStrategy(ddp_comm_state=state, ddp_comm_hook=ddp_hook)``, and so on. Returns at once; the
     future gives the bucket's own buffer, which then holds the mean.
+
+    Raises: ValueError for another state; NotImplementedError under FullyShardedDataParallel (FSDP1),
+    which hands a hook tensors instead of a bucket, with or without `shards`.
     """
     if not isinstance(state, PenstockState):
         raise ValueError(
             f"ddp_hook got a {type(state).__name__} as its state, expected a PenstockState: "
             "model.register_comm_hook(PenstockState(\"conf/dgc.toml\"), ddp_hook)"
+        )
+    if shards or isinstance(bucket, torch.Tensor):
+        raise NotImplementedError(
+            "ddp_hook takes the buckets of DistributedDataParallel, and FullyShardedDataParallel "
+            "(FSDP1) has none; shard with fully_shard(model) (FSDP2) and then call "
+            "reduce_through_penstock(model, scheme)"
         )
     if isinstance(bucket, tuple):
         raise NotImplementedError(

@@ -58,6 +58,12 @@ def reduce_through_penstock(
         name: module for name, module in model.named_modules() if isinstance(module, FSDPModule)
     }
     if not sharded:
+        if any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules()):
+            raise ValueError(
+                "the model is sharded by FullyShardedDataParallel (FSDP1), which reduces its "
+                "gradients itself; shard with fully_shard(model) (FSDP2) instead, then call "
+                "reduce_through_penstock(model)"
+            )
         raise ValueError(
             f"no module of {type(model).__name__} is sharded: call fully_shard(model) before "
             "reduce_through_penstock(model)"
