@@ -95,21 +95,26 @@ class Runner:
 
     def passes(self, failure: Failure) -> bool:
         """Runs one test alone; whether something passed and nothing failed or was skipped."""
+        try:
+            count = self.run(failure)
+        except (subprocess.TimeoutExpired, FileNotFoundError):
+            return False
+        return count.passed > 0 and not count.failures and not count.skipped
+
+    def run(self, test: Failure) -> Count:
+        """Runs one test alone and counts. FileNotFoundError: the runner left no report."""
+        count = Count()
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.xml"
-            count = Count()
-            try:
-                if failure.node:
-                    self._run([self.python, "-m", "pytest", "-q", "-o", "junit_family=xunit1", "--junitxml", report, failure.node])
-                    count_tests.add_pytest(count, report, "0")
-                else:
-                    variables = {"GTEST_OUTPUT": f"xml:{folder}/"} | ({"GTEST_FILTER": self.gtest_filter} if self.gtest_filter else {})
-                    self._run(["ctest", "--test-dir", f"build/{failure.preset}", "-R", f"^{re.escape(failure.program)}$",
-                               "--no-tests=error", "--output-junit", report], **variables)
-                    count_tests.add_ctest(count, report, Path(folder), "0")
-            except (subprocess.TimeoutExpired, FileNotFoundError):
-                return False
-        return count.passed > 0 and not count.failures and not count.skipped
+            if test.node:
+                self._run([self.python, "-m", "pytest", "-q", "-o", "junit_family=xunit1", "--junitxml", report, test.node])
+                count_tests.add_pytest(count, report, "0")
+            else:
+                variables = {"GTEST_OUTPUT": f"xml:{folder}/{test.preset}/"} | ({"GTEST_FILTER": self.gtest_filter} if self.gtest_filter else {})
+                self._run(["ctest", "--test-dir", f"build/{test.preset}", "-R", f"^{re.escape(test.program)}$",
+                           "--no-tests=error", "--output-junit", report], **variables)
+                count_tests.add_ctest(count, report, Path(folder) / test.preset, "0")
+        return count
 
     def _run(self, command: list[str | Path], **variables: str) -> None:
         subprocess.run(command, env={**os.environ, **variables}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -229,3 +229,24 @@ def test_a_row_of_the_page_gives_the_reason(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(verdict, "PAGE", tmp_path / "testing.md")
     (tmp_path / "testing.md").write_text("\n| date | sum of ctest | reason |\n|---|---|---|\n| 2026-11-28 | 700 s | more |\n\n| 2026 |\n")
     assert verdict.reasons() == ["| 2026-11-28 | 700 s | more |"]
+
+
+def test_a_program_that_was_slow_beside_other_work_runs_once_more_alone(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = verdict.hashed(verdict.machine(sys.executable, ""))
+    verdict.keep({"code": "", **parts}, verdict.digest_of({"code": "", **parts}), Count(1, seconds=dict(TIMES)))
+    folder = tmp_path / "build/release"
+    folder.mkdir(parents=True)
+    (folder / "CTestTestfile.cmake").write_text("add_test(program_3 true)\n")
+    cases = "".join(f'<testcase name="{name}" time="{26 if name == "program_3" else 10}"/>' for name in TIMES)
+    (tmp_path / "ctest.xml").write_text(f"<testsuite>{cases}</testsuite>")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(verdict, "PAGE", ROOT / "docs/testing.md")
+    monkeypatch.setattr(ratchet, "AGAIN", 1)
+    monkeypatch.setattr(sys, "argv", ["ratchet.py", "--python", sys.executable, "--ctest", "ctest.xml", "release", "0"])
+    assert ratchet.main() == 0
+    assert "That is 0.97 times as much" in capsys.readouterr().out
+    monkeypatch.setattr(ratchet, "alone", lambda runner, name: 26.0)
+    assert ratchet.main() == 1
+    assert "make a test quicker, or add a row with the reason" in capsys.readouterr().out
