@@ -280,7 +280,8 @@ def compile_plugin(folder, mistake):
 def hanging_check(tmp_path_factory):
     """The check of a plugin that hangs, begun before the other tests, because it waits for a limit of 20 s."""
     plugin = compile_plugin(tmp_path_factory.mktemp("hangs"), "HANG_IN_CREATE")
-    with subprocess.Popen([COMMAND, "check", plugin, "--json"], stdout=subprocess.PIPE, text=True, start_new_session=True) as check:
+    words = [COMMAND, "check", plugin, "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as check:
         yield check
         if check.poll() is None:
             os.killpg(check.pid, signal.SIGKILL)
