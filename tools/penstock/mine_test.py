@@ -1,44 +1,38 @@
-"""From `penstock new compressor mine` to a trained model: made and built outside the tree, checked, trained with."""
+"""From `penstock new` to a trained model: made and built outside the tree, checked, trained with."""
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
-from command_test import BUILD, ROOT, needs_mpirun, penstock, sdk  # noqa: F401 - sdk is a fixture
+from command_test import BUILD, IS_BRIEF, ROOT, needs_mpirun, penstock
 
 RANKS = 2
 STEPS = 120
 
 
-@pytest.fixture(scope="module")
-def mine(sdk, tmp_path_factory):  # noqa: F811
+@pytest.fixture
+def mine(new_plugins):
     """The folder of a compressor as `penstock new` leaves it, built against the installed SDK."""
-    where = tmp_path_factory.mktemp("outside")
-    made = penstock("new", "compressor", "mine", "--directory", where)
-    assert made.returncode == 0, made.stderr
-    folder = where / "mine"
-    subprocess.run(["cmake", "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={sdk}"], check=True,
-                   capture_output=True)
-    subprocess.run(["cmake", "--build", folder / "build"], check=True, capture_output=True)
+    folder, ran = new_plugins["compressor"]
+    assert ran[-1].returncode == 0, ran[-1].stdout + ran[-1].stderr
     return folder
 
 
 def test_id_options_and_readme_are_filled_in(mine):
-    checked = penstock("check", mine / "build/plugins/compressor-mine.so", "--json")
+    checked = penstock("check", mine / "build/plugins/compressor-my-own.so", "--json")
     assert checked.returncode == 0, checked.stdout
     where = str(mine / "build/plugins")
-    described = penstock("plugins", "describe", "compressor/mine", PENSTOCK_PLUGIN_DIRECTORY=where)
+    described = penstock("plugins", "describe", "compressor/my-own", PENSTOCK_PLUGIN_DIRECTORY=where)
     assert described.returncode == 0, described.stderr
-    assert "compressor/mine" in described.stdout and "stride" in described.stdout
+    assert "compressor/my-own" in described.stdout and "stride" in described.stdout
     readme = (mine / "README.md").read_text()
-    assert "mine" in readme and "stride" in readme and "template" not in readme.lower()
+    assert "my-own" in readme and "stride" in readme and "template" not in readme.lower()
 
 
 @needs_mpirun
 def test_a_new_compressor_trains_the_digits(mine, tmp_path):
-    job = [sys.executable, "-m", "quickstart_job.train", "--task", "digits", "--config", mine / "mine.toml",
+    job = [sys.executable, "-m", "quickstart_job.train", "--task", "digits", "--config", mine / "my-own.toml",
            "--steps", STEPS, "--out", tmp_path, "--progress", "none"]
     paths = [str(ROOT / "tools"), str(ROOT / "frontends/python")]
     ran = penstock("run", "-np", RANKS, "--", *job, PYTHONPATH=os.pathsep.join(paths), OMP_NUM_THREADS="1",
@@ -53,7 +47,7 @@ def test_a_new_compressor_trains_the_digits(mine, tmp_path):
     assert scheme["payload_bytes_per_step"] < 0.51 * scheme["gradient_bytes_per_step"]
 
 
-def losses_of(config, out, *, ranks=3, steps=20):
+def losses_of(config, out, *, ranks=3, steps=8 if IS_BRIEF else 20):
     """Of a few steps on the digits."""
     job = [sys.executable, "-m", "quickstart_job.train", "--task", "digits", "--config", config, "--steps", steps, "--out", out,
            "--progress", "none"]
@@ -66,15 +60,13 @@ def losses_of(config, out, *, ranks=3, steps=20):
 
 
 @needs_mpirun
-def test_a_new_composite_trains_to_the_bit_as_a_gather_does(sdk, tmp_path):  # noqa: F811
-    made = penstock("new", "composite", "mine", "--directory", tmp_path)
-    assert made.returncode == 0, made.stderr
-    folder = tmp_path / "mine"
-    for command in (["-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={sdk}"], ["--build", folder / "build"]):
-        subprocess.run(["cmake", *command], check=True, capture_output=True)
+def test_a_new_composite_trains_to_the_bit_as_a_gather_does(new_plugins, tmp_path):
+    folder, ran = new_plugins["composite"]
+    assert ran[-1].returncode == 0, ran[-1].stdout + ran[-1].stderr
     bare = folder / "bare.toml"
-    bare.write_text((folder / "mine.toml").read_text().replace('collective = "mine"\ntransport = "mpi"', 'collective = "mpi"'))
+    text = (folder / "my-own.toml").read_text()
+    bare.write_text(text.replace('collective = "my-own"\ntransport = "mpi"', 'collective = "mpi"'))
     assert "transport" not in bare.read_text()
     # A composite adds float32 values. A gather would send float16 by default.
     bare.write_text(bare.read_text().replace("density = 0.01", 'density = 0.01\nvalue_type = "fp32"'))
-    assert losses_of(folder / "mine.toml", tmp_path / "composite") == losses_of(bare, tmp_path / "bare")
+    assert losses_of(folder / "my-own.toml", tmp_path / "composite") == losses_of(bare, tmp_path / "bare")

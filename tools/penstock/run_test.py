@@ -1,5 +1,6 @@
 """Tests of `penstock run`: the output of ranks, the end of a run, and ranks that do not end by themselves."""
 
+import itertools
 import os
 import pathlib
 import pty
@@ -10,7 +11,7 @@ import time
 
 import pytest
 
-from command_test import BUILD, COMMAND, ROOT, needs_mpirun, penstock
+from command_test import BUILD, COMMAND, IS_BRIEF, ROOT, needs_mpirun, penstock
 
 pytestmark = needs_mpirun
 
@@ -246,14 +247,18 @@ STUCK = {
 }
 
 
-@pytest.mark.parametrize("end", ["exit 1", "kill -9 $$", "kill -9 $PPID $$"])
-@pytest.mark.parametrize("stuck", STUCK)
+ENDS = {"exit 1": 1, "kill -9 $$": 137, "kill -9 $PPID $$": 1}
+# In a brief run every way to be stuck and every end once.
+PAIRS = list(zip(STUCK, [*ENDS, "exit 1"], strict=True)) if IS_BRIEF else list(itertools.product(STUCK, ENDS))
+
+
+@pytest.mark.parametrize("stuck, end", PAIRS)
 def test_ranks_that_do_not_end_after_a_failure_are_ended(stuck, end, tmp_path):
     script = (f"echo $$ > {tmp_path}/{RANK}.new; mv {tmp_path}/{RANK}.new {tmp_path}/{RANK}; "
               f"until [ -e {tmp_path}/0 ] && [ -e {tmp_path}/1 ] && [ -e {tmp_path}/2 ]; do sleep 0.05; done; "
               f"if [ {RANK} = 1 ]; then {end}; fi; {STUCK[stuck]}")
     ran = run(3, script, "--grace", 0.3)
-    assert ran.returncode == {"exit 1": 1, "kill -9 $$": 137, "kill -9 $PPID $$": 1}[end], ran.stderr
+    assert ran.returncode == ENDS[end], ran.stderr
     assert ran.seconds < SOON
     assert "rank 1 failed first" in ran.stderr
     assert "ranks 0 and 2 had not ended 0.3 s later (--grace) and were ended" in ran.stderr

@@ -1,6 +1,7 @@
 """`penstock check` with a file that others may change, and all commands of `penstock` with texts that contain control
 characters of a terminal."""
 
+import os
 import shutil
 import subprocess
 import unicodedata
@@ -83,11 +84,17 @@ def test_no_key_or_value_of_a_file_steers_the_terminal(name, tmp_path):
     ["k\n\u202e\x1b[2J"], ["plan", "--k\n\u202e"], ["plan", "--model", "k\n\u202e"], ["plan", "--link", "k\n\u202e"],
     ["config", "check", "k\n\u202e.toml"], ["plugins", "describe", "k\n\u202e"], ["check", "/k\n\u202e.so"],
     ["run", "-np", "k\u202e", "--", "true"], ["run", "--config", "k\n\u202e.toml", "-np", "1", "--", "true"],
-    ["doctor", "k\u202e"],
 ])
 def test_no_argument_steers_the_terminal(arguments):
     ran = penstock(*arguments)
     assert ran.returncode != 0
+    shows_what_is_there(ran)
+
+
+def test_no_argument_of_doctor_steers_the_terminal(alone):
+    ran = subprocess.run([alone / "bin/penstock", "doctor", "k\u202e"], capture_output=True, text=True, timeout=300,
+                         env={**os.environ, "PATH": ""}, check=False)
+    assert ran.returncode != 0 and "k\\u202e" in ran.stdout
     shows_what_is_there(ran)
 
 

@@ -3,6 +3,7 @@ DistributedOptimizer, and FSDP2."""
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import nullcontext
 from typing import Any, Callable
@@ -190,6 +191,16 @@ if HAS_FSDP2 and SIZE > 1:
 def fits(door: Any, scheme: str) -> bool:
     """Memories with momentum do not work with FSDP2."""
     return door is not Sharded or scheme != MOMENTUM
+
+
+def few_schemes(door: Any) -> dict[str, str]:
+    """The schemes of KEEPING that fit a frontend. In a brief run two of them, and each scheme
+    has at least one frontend."""
+    names = [name for name, scheme in KEEPING.items() if fits(door, scheme)]
+    if not (os.environ.get("TEST_ALL") or os.environ.get("TEST_LONG")):
+        first = DOORS.index(door)
+        names = [(names * 2)[first], (names * 2)[first + 1]]
+    return {name: KEEPING[name] for name in names}
 
 
 def backward(door: Hook, step: int, factor: float = 1.0) -> None:
