@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 #include <torch/serialize.h>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "deferred.hpp"
+#include "memory.hpp"
 #include "slot.hpp"
 #include "world.hpp"
 
@@ -38,12 +40,16 @@ void check_root(std::uint32_t root, const Ranks& ranks) {
 
 void start(Sent& sent, const std::string& name, std::uint32_t root, const Ranks& ranks) {
   const at::Tensor& target = sent.target;
-  if (!place_of(target.device()) || target.layout() != at::kStrided)
+  if (!has_dense_values(target))
     refuse_argument("tensor " + name + " is " + shape_text(target) + " on " +
                     target.device().str() +
                     ", expected a dense tensor on the CPU or CUDA: the libtorch frontend sends no "
                     "other tensors yet");
-  sent.memory = target.to(at::kCPU).contiguous();
+  if (!may_be_written(target))
+    refuse_argument("tensor " + name +
+                    " has elements that share memory, as after expand(), expected a place for each "
+                    "value of the root: give the module a clone() of it");
+  sent.memory = in_host_memory(target);
   if (const auto dtype = door_dtype(target.scalar_type())) {
     sent.shape = target.sizes().vec();
     sent.view = tensor_view(sent.memory.data_ptr(), sent.shape, *dtype);
@@ -67,7 +73,10 @@ void broadcast_entries(const Entries& entries, std::uint32_t root, const Ranks& 
   }
   for (Sent& sent : all) {
     sent.operation->wait();
-    if (!sent.memory.is_same(sent.target)) sent.target.copy_(sent.memory);
+    if (sent.memory.is_same(sent.target)) continue;
+    // torch lets nobody write to an inference tensor outside of this mode.
+    const c10::InferenceMode mode(sent.target.is_inference());
+    sent.target.copy_(sent.memory);
   }
 }
 

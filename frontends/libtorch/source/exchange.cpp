@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "apart/rounds.hpp"
+#include "memory.hpp"
 #include "world.hpp"
 
 namespace penstock::torch {
@@ -95,7 +96,7 @@ void Exchange::compare_parameters() const {
   std::vector<std::uint64_t> checksums;
   if (options_.check_parameters) {
     for (const NamedParameter& one : named_) {
-      const at::Tensor plain = one.tensor.detach().to(at::kCPU).contiguous();
+      const at::Tensor plain = in_host_memory(one.tensor.detach());
       names.push_back(view(one.name));
       checksums.push_back(penstock_checksum(plain.data_ptr(), plain.nbytes()));
     }

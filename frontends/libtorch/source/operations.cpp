@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "memory.hpp"
 #include "slot.hpp"
 #include "world.hpp"
 
@@ -28,7 +29,7 @@ namespace {
 using Fill = void (*)(penstock_operation_declaration& declaration, std::uint32_t argument);
 
 std::unique_ptr<Pending::Parts> parts_of(const at::Tensor& tensor, const std::string& name) {
-  if (!tensor.defined() || !place_of(tensor.device()) || tensor.layout() != at::kStrided)
+  if (!tensor.defined() || !has_dense_values(tensor))
     refuse_argument(
         "operation " + name +
         ": expected a dense tensor on the CPU or CUDA: the libtorch frontend sends no other "
@@ -40,7 +41,7 @@ std::unique_ptr<Pending::Parts> parts_of(const at::Tensor& tensor, const std::st
   auto parts = std::make_unique<Pending::Parts>();
   parts->name = name;
   parts->home = tensor.device();
-  parts->input = tensor.detach().to(at::kCPU).contiguous();
+  parts->input = in_host_memory(tensor.detach());
   parts->shape = tensor.sizes().vec();
   parts->view = tensor_view(parts->input.data_ptr(), parts->shape, *dtype);
   return parts;

@@ -7,6 +7,8 @@
 #include <sstream>
 #include <utility>
 
+#include "memory.hpp"
+
 namespace penstock::torch {
 
 std::optional<std::uint32_t> door_dtype(at::ScalarType type) {
@@ -36,7 +38,11 @@ std::optional<std::uint32_t> door_dtype(at::ScalarType type) {
 
 std::string shape_text(const at::Tensor& tensor) {
   std::ostringstream text;
-  text << tensor.scalar_type() << ' ' << tensor.sizes();
+  text << tensor.scalar_type() << ' ';
+  if (tensor.is_nested())
+    text << "nested";
+  else
+    text << tensor.sizes();
   return text.str();
 }
 
@@ -124,9 +130,15 @@ void Slot::load(const at::Tensor& gradient) {
     refuse_argument("gradient " + name + " is " + shape_text(gradient) + " on " +
                     gradient.device().str() +
                     ", but the parameter had another shape, element type "
-                    "or device when the DistributedOptimizer was made; make it anew on every rank");
+                    "or device when the DistributedOptimizer was made; make it anew on every rank, "
+                    "and leave the grad_dtype of parameters as torch sets it");
   gradient_ = wire_ = gradient;
-  if (gradient.is_contiguous()) return;
+  if (readable_by_address(gradient)) return;
+  if (gradient.is_inference() || !may_be_written(gradient)) {  // the result needs other memory
+    gradient_ = wire_ = plain_copy(gradient, gradient.device());
+    parameter.mutable_grad() = gradient_;
+    return;
+  }
   if (!staging_.defined()) staging_ = at::empty(at::IntArrayRef(shape_), gradient.options());
   staging_.copy_(gradient);
   wire_ = staging_;

@@ -19,9 +19,9 @@ std::optional<std::uint32_t> door_dtype(at::ScalarType type);
 // "float32 [3, 5]", for messages.
 std::string shape_text(const at::Tensor& tensor);
 
-// A gradient of a set. If the gradient's memory is contiguous, the core works in it; otherwise the
-// core works in a copy. Not thread-safe: a parameter's hook never overlaps with itself or with
-// waits.
+// A gradient of a set. If the gradient is readable by address (memory.hpp), the core works in it;
+// otherwise the core works in a copy. Not thread-safe: a parameter's hook never overlaps with
+// itself or with waits.
 class Slot {
  public:
   // `index`: number of the gradient in the set. `group`: number of the parameter's group in the

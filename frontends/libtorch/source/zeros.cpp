@@ -10,6 +10,8 @@
 #include <cstring>
 #include <map>
 
+#include "memory.hpp"
+
 namespace penstock::torch {
 namespace {
 
@@ -20,7 +22,8 @@ std::uint64_t magnitude_bits(std::size_t bytes) {
 
 bool is_zero_on_host(const at::Tensor& tensor) {
   // The order of the elements does not matter, because every element must be zero.
-  const at::Tensor dense = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
+  const bool is_dense = tensor.is_non_overlapping_and_dense() && holds_its_values(tensor);
+  const at::Tensor dense = is_dense ? tensor : plain_copy(tensor, at::kCPU);
   const std::size_t step = dense.element_size(), n = dense.nbytes();
   const bool has_sign = dense.is_floating_point();
   const auto* bytes = static_cast<const std::uint8_t*>(dense.data_ptr());

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "../door.hpp"
+#include "../memory.hpp"
 #include "../slot.hpp"
 
 namespace penstock::torch {
@@ -102,7 +103,7 @@ void take_outer_step(const OuterStep& outer, const at::Tensor& anchor, const at:
     return mix_in(values, anchor, mix);
   }
   const bool is_alike = values.is_cpu() && values.scalar_type() == anchor.scalar_type();
-  const bool in_one_sweep = is_alike && values.is_contiguous();
+  const bool in_one_sweep = is_alike && readable_by_address(values);
   take_on_host(outer, anchor, drift, momentum, in_one_sweep ? values : at::Tensor(), mix);
   if (in_one_sweep)
     values.unsafeGetTensorImpl()->bump_version();  // as an operation of torch, for autograd

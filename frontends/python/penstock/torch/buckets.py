@@ -13,20 +13,32 @@ from penstock.torch import devices, world
 from penstock.torch.checks import Named
 from penstock.torch.collectives.reductions import Average
 from penstock.torch.collectives.sparse import sparse_allreduce_async
-from penstock.torch.tensors import DTYPES, usable
+from penstock.torch.tensors import (
+    DTYPES,
+    check_has_values,
+    check_may_be_written,
+    plain_copy,
+    readable_by_address,
+    write,
+)
+
+
+_BUCKET = "a bucket of DistributedDataParallel"
 
 
 class Bucket:
     """A bucket during its exchange.
 
     Its gradients lie in one buffer. The core works in that buffer, also on a device, or in a copy
-    in host memory if it does not accept the buffer in place.
+    if the buffer is not readable by address.
     """
 
     def __init__(self, given: dist.GradBucket) -> None:
         self.number = given.index()
         self.is_last = given.is_last()
         self.buffer = given.buffer()
+        if not self.buffer.is_sparse:
+            check_has_values(_BUCKET, self.buffer)
         self.parameters = given.parameters()
         self.left = len(self.parameters)  # number of results that have not arrived
         self.place = HOST if self.buffer.is_sparse else devices.place_of(self.buffer)
@@ -37,26 +49,32 @@ class Bucket:
         # For DDP a future fails only if its callback raises.
         self.future: torch.futures.Future = self._over.then(self._result)
         self.gradients = [] if self.buffer.is_sparse else parts_of(self.buffer, self.parameters)
-        self._host: torch.Tensor | None = None
+        self._copy: torch.Tensor | None = None
 
     def addresses(self) -> list[int]:
         """The address of each gradient for the core."""
-        if self.place == HOST and not usable(self.buffer):
-            self._host = torch.empty_like(self.buffer, device="cpu")
-            self._host.copy_(self.buffer)
-        start = self.buffer.data_ptr() if self._host is None else self._host.data_ptr()
-        offset = start - self.buffer.data_ptr()
-        return [gradient.data_ptr() + offset for gradient in self.gradients]
+        if not readable_by_address(self.buffer, place=self.place):
+            check_may_be_written(_BUCKET, self.buffer)
+            home = "cpu" if self.place == HOST else self.buffer.device
+            self._copy = plain_copy(self.buffer, home)
+        flat = self.buffer if self._copy is None else self._copy
+        return [part.data_ptr() for part in parts_of(flat, self.parameters)]
 
     def finish(self, result: torch.Tensor | Exception) -> None:
         """Gives DDP the result, or the reason why there is none."""
         if isinstance(result, Exception):
             self._error = result
         else:
-            if self._host is not None:
-                self.buffer.copy_(self._host)
+            if self._copy is not None:
+                self._write_back(self._copy)
             self.buffer = result
         self._over.set_result(self.buffer)
+
+    def _write_back(self, copy: torch.Tensor) -> None:
+        try:
+            write(self.buffer, copy)
+        except Exception as error:  # noqa: BLE001 - threads of the core cannot raise it
+            self._error = error
 
     def _result(self, over: torch.futures.Future) -> torch.Tensor:
         if self._error is not None:

@@ -1,5 +1,6 @@
-"""All access of this frontend to torch's devices: the place of a tensor for the runtime, the stream
-on which it is complete, and the notes that torch's allocator needs.
+"""All access of this frontend to torch's devices: the place of a tensor for the runtime, the keys by
+which torch marks its memory, the stream on which it is complete, and the notes that torch's
+allocator needs.
 
 No other module of the package uses torch.cuda. Tests on a machine without a device therefore
 replace only the functions of this module (tests/simulated_devices.py).
@@ -20,6 +21,31 @@ from penstock.common.gradient_set import GradientSpec
 # The place of each device that was asked for.
 _places: dict[torch.device, Place] = {}
 _said_copied = False
+
+# torch marks with dispatch keys what the memory of a tensor means: negated or conjugated lazily,
+# zeros without memory, sparse, nested, quantized, on the meta device, a subclass that computes its
+# values. Only a tensor with the keys of a new, dense tensor has its values in its memory as they
+# are. A property that a later torch adds has a key of its own, so this holds for it too.
+dispatch_keys = torch._C._dispatch_keys
+# What can be compared: an integer, and in old versions of torch only a text.
+raw_keys = getattr(torch._C.DispatchKeySet, "raw_repr", repr)
+
+
+def _usual_keys(device: torch.device) -> object:
+    with torch.inference_mode(False):  # a tensor of this mode has fewer keys
+        return raw_keys(dispatch_keys(torch.empty(0, device=device)))
+
+
+USUAL_KEYS = _usual_keys(torch.device("cpu"))
+_usual: dict[torch.device, object] = {}  # of each device that was asked for
+
+
+def is_usual(tensor: torch.Tensor) -> bool:
+    """True if the tensor has the keys of a new tensor on its device."""
+    usual = _usual.get(tensor.device)
+    if usual is None:
+        usual = _usual[tensor.device] = _usual_keys(tensor.device)
+    return raw_keys(dispatch_keys(tensor)) == usual
 
 
 def place_of(tensor: torch.Tensor) -> Place:

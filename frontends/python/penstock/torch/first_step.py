@@ -11,6 +11,7 @@ from penstock.common.gradient_set import GradientSet
 from penstock.common.process_sets import ProcessSet
 from penstock.torch.checks import Named
 from penstock.torch.functions import allgather_object
+from penstock.torch.tensors import in_host_memory
 
 ADVICE = (
     "Call hvd.broadcast_parameters(model.state_dict(), root_rank=0) before training, or say "
@@ -42,5 +43,5 @@ def checksum(gradients: GradientSet, tensor: torch.Tensor) -> int:
     plain = tensor.detach()
     if plain.is_sparse:
         plain = plain.coalesce().values()
-    plain = plain.cpu().contiguous()
+    plain = in_host_memory(plain)
     return gradients.library.checksum(plain.data_ptr(), plain.numel() * plain.element_size())

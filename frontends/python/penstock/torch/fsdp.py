@@ -37,7 +37,13 @@ from penstock.torch.outcome import StepOutcome
 from penstock.torch.scheme import Scheme
 from penstock.torch.settings import open_with, scheme_text
 from penstock.torch.state import bytes_of, tensor_of
-from penstock.torch.tensors import DTYPES, host_copy, usable
+from penstock.torch.tensors import (
+    DTYPES,
+    check_has_values,
+    in_host_memory,
+    plain_copy,
+    readable_by_address,
+)
 
 KEY = "penstock"
 RANKS_KEY = "penstock.ranks"  # the number of ranks that saved the state
@@ -122,16 +128,18 @@ class PenstockReduceScatter:
                 f"PenstockReduceScatter was asked for {op}, expected a mean or a sum: after "
                 "set_gradient_divide_factor() call set_force_sum_reduction_for_comms(True)"
             )
+        _check_buffer(input_tensor)
         open_with("")
         ranks = check_world(group)
         average = op == dist.ReduceOp.AVG
-        in_place = usable(input_tensor)
         if self._scheme is None:
-            work = input_tensor if in_place else host_copy(input_tensor)
+            work = in_host_memory(input_tensor)
             output_tensor.copy_(_reduce_scatter(work, ranks, average, output_tensor.numel()))
             return
-        in_place = in_place or devices.place_of(input_tensor) != HOST
-        work = input_tensor if in_place else host_copy(input_tensor)
+        place = devices.place_of(input_tensor)
+        work = input_tensor
+        if not readable_by_address(work, place=place):
+            work = plain_copy(work, "cpu" if place == HOST else work.device)
         self._finish()
         self._begin(output_tensor, work, ranks or tuple(range(dist.get_world_size())), average)
         if self._groups:
@@ -319,6 +327,16 @@ class PenstockReduceScatter:
         return self._set.counters()
 
 
+def _check_buffer(flat: torch.Tensor) -> None:
+    check_has_values("the buffer of a module's gradients", flat)
+    if flat.dtype not in DTYPES or not flat.dtype.is_floating_point:
+        raise ValueError(
+            f"the gradients of a module have the element type {flat.dtype}, expected float32, "
+            "float64, float16 or bfloat16: "
+            "fully_shard(module, mp_policy=MixedPrecisionPolicy(reduce_dtype=torch.float32))"
+        )
+
+
 _groups: weakref.WeakSet[Any] = weakref.WeakSet()  # FSDP2's, one for each module
 
 
@@ -336,7 +354,7 @@ def _groups_of(reducer: PenstockReduceScatter) -> list[Any]:
 
 def _all_say(is_zero: bool, name: str, ranks: tuple[int, ...]) -> bool:
     """True if `is_zero` is true on all of these ranks. Collective."""
-    answer = torch.tensor([int(is_zero)], dtype=torch.int32)
+    answer = torch.tensor([int(is_zero)], dtype=torch.int32, device="cpu")
     request = handles.Request(
         c.ALL_REDUCE, answer, lambda _: answer, output=answer,
         fields=reduction_fields(Min, 1.0, 1.0),
@@ -348,7 +366,7 @@ def _all_say(is_zero: bool, name: str, ranks: tuple[int, ...]) -> bool:
 def _reduce_scatter(
     flat: torch.Tensor, ranks: tuple[int, ...], average: bool, n_mine: int
 ) -> torch.Tensor:
-    output = torch.empty(n_mine, dtype=flat.dtype)
+    output = torch.empty(n_mine, dtype=flat.dtype, device="cpu")
     request = handles.Request(
         c.REDUCE_SCATTER, flat, lambda _: output, output=output,
         fields=reduction_fields(Average if average else Sum, 1.0, 1.0),

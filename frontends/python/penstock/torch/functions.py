@@ -13,7 +13,14 @@ from penstock.common.process_sets import ProcessSet, global_process_set, members
 from penstock.torch import outstanding
 from penstock.torch.collectives.allgather import allgather_rows
 from penstock.torch.collectives.broadcast import broadcast_, broadcast_named_
-from penstock.torch.tensors import as_bytes
+from penstock.torch.tensors import (
+    as_bytes,
+    check_may_be_written,
+    plain_copy,
+    readable_by_address,
+    write,
+    zero_gradient,
+)
 from penstock.torch.world import rank
 
 
@@ -40,19 +47,18 @@ def broadcast_parameters(
             raise ValueError(
                 f"invalid params: {name!r} is a {type(tensor).__name__}, expected a torch.Tensor"
             )
+        check_may_be_written(f"parameter {name}", tensor)
     copies = []
     all_sent = []
     for _, tensor in named:
-        plain = tensor.detach()
-        sent = as_bytes(plain)
-        if sent is None:
-            sent = plain.contiguous()
-        if sent.data_ptr() != plain.data_ptr() or sent.numel() != plain.numel():
-            copies.append((plain, sent))
-        all_sent.append(sent)
+        work = tensor.detach()
+        if not readable_by_address(work):
+            work = plain_copy(tensor)
+            copies.append((tensor, work))
+        all_sent.append(as_bytes(work))
     broadcast_named_(all_sent, [name for name, _ in named], root_rank, process_set)
-    for plain, sent in copies:
-        plain.copy_(sent.view(plain.dtype).reshape(plain.shape))
+    for tensor, work in copies:
+        write(tensor.detach(), work)
 
 
 class _Placeholder:
@@ -81,7 +87,7 @@ def _put_back(value: Any, tensors: dict[int, torch.Tensor]) -> Any:
     """Undoes _take_out. Makes an empty tensor for each placeholder and adds it to `tensors`, by
     index."""
     if isinstance(value, _Placeholder):
-        tensors[value.index] = torch.empty(value.shape, dtype=value.dtype)
+        tensors[value.index] = torch.empty(value.shape, dtype=value.dtype, device="cpu")
         return tensors[value.index]
     if isinstance(value, dict):
         return {key: _put_back(inner, tensors) for key, inner in value.items()}
@@ -128,7 +134,7 @@ def _give_gradients(optimizer: torch.optim.Optimizer) -> None:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if parameter.requires_grad and parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
+                parameter.grad = zero_gradient(parameter)
 
 
 def broadcast_object(
@@ -141,12 +147,13 @@ def broadcast_object(
     names = (None, None) if name is None else (f"{name}.sz", f"{name}.t")
     if rank() == root_rank:
         data = torch.frombuffer(bytearray(_pickled(obj)), dtype=torch.uint8)
-        length = torch.tensor([data.numel()], dtype=torch.int64)
+        length = torch.tensor([data.numel()], dtype=torch.int64, device="cpu")
         broadcast_(length, root_rank, names[0], process_set)
         broadcast_(data, root_rank, names[1], process_set)
         return obj
-    length = broadcast_(torch.zeros(1, dtype=torch.int64), root_rank, names[0], process_set)
-    data = torch.empty(int(length), dtype=torch.uint8)
+    nothing = torch.zeros(1, dtype=torch.int64, device="cpu")
+    length = broadcast_(nothing, root_rank, names[0], process_set)
+    data = torch.empty(int(length), dtype=torch.uint8, device="cpu")
     broadcast_(data, root_rank, names[1], process_set)
     return pickle.loads(data.numpy().tobytes())
 

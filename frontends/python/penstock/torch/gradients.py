@@ -18,7 +18,15 @@ from penstock.common.gradient_set import GradientSet, GradientSpec
 from penstock.common.operation import TensorView
 from penstock.torch import devices
 from penstock.torch.compression import BF16Compressor, FP16Compressor, NoneCompressor
-from penstock.torch.tensors import DTYPES
+from penstock.torch.tensors import (
+    DTYPES,
+    check_has_values,
+    gradient_dtype,
+    may_be_written,
+    plain_copy,
+    readable_by_address,
+    zero_gradient,
+)
 
 
 class Slot:
@@ -80,6 +88,15 @@ class Slot:
             "them, then 'with optimizer.skip_synchronize(): optimizer.step()'."
         )
 
+    def check_type(self, gradient: torch.Tensor) -> None:
+        """ValueError for a gradient of integers or complex numbers."""
+        if not gradient.dtype.is_floating_point:
+            raise ValueError(
+                f"gradient {self.name} has the element type {gradient.dtype}, expected "
+                "floating-point numbers, because a mean has fractions and no imaginary part: "
+                "parameter.grad = parameter.grad.real.float()"
+            )
+
     def forget(self) -> None:
         """Drops the tensors of the step."""
         self.gradient = self.given = None
@@ -92,8 +109,8 @@ class GradientSlot(Slot):
     """Gradient `index` of a set of the core."""
 
     __slots__ = (
-        "predivide", "compression", "direct", "in_place", "wire_shape", "wire_dtype", "wire",
-        "context", "staging", "view", "sparse_dim", "place", "made_on", "copies",
+        "predivide", "compression", "in_place", "shape", "wire_shape", "wire_dtype",
+        "wire_count", "wire", "context", "staging", "view", "sparse_dim", "place", "made_on", "copies",
     )  # fmt: skip
 
     def __init__(
@@ -115,14 +132,17 @@ class GradientSlot(Slot):
         self.wire: torch.Tensor | None = None
         self.context: Any = None
         self.staging: torch.Tensor | None = None
+        if not parameter.is_sparse:
+            check_has_values(f"parameter {name}", parameter)
+        self.shape = parameter.shape  # as the gradients of all steps must have it
         self.wire_shape, self.wire_dtype = self._wire_form(compression)
+        self.wire_count = self.wire_shape.numel()
         self.place = devices.place_of(parameter)
         # The stream that made the gradient in this step. In the first step the gradient may be
         # handed in on another stream.
         self.made_on: int | None = None
-        # True if only the gradient's layout or device can make a copy necessary.
-        self.direct = self.compression is None and self.wire_dtype == parameter.dtype
-        self.in_place = self.direct and predivide == 1.0
+        # True if only the gradient itself can make a copy necessary.
+        self.in_place = self.compression is None and predivide == 1.0
         self.copies = False  # see travel_apart
         if self.wire_dtype not in DTYPES:
             raise ValueError(f"gradient {name}: element type {self.wire_dtype} is not supported")
@@ -141,10 +161,11 @@ class GradientSlot(Slot):
         if self.compression is not None:
             # A set needs shapes before there are gradients. Compressors have no state, so zeros
             # show the shape.
-            probe, _ = self.compression.compress(torch.zeros_like(parameter, requires_grad=False))
+            probe, _ = self.compression.compress(zero_gradient(parameter))
             return probe.shape, probe.dtype
-        cast = compression in _CASTS and parameter.dtype.is_floating_point
-        return parameter.shape, compression.dtype if cast else parameter.dtype
+        dtype = gradient_dtype(parameter)
+        cast = compression in _CASTS and dtype.is_floating_point
+        return parameter.shape, compression.dtype if cast else dtype
 
     def spec(self) -> GradientSpec:
         """The declaration of the gradient for the core."""
@@ -154,8 +175,11 @@ class GradientSlot(Slot):
     def came(self, gradients: GradientSet) -> int:
         gradient = self.parameter.grad
         assert gradient is not None
+        fits = self._fits(gradient)
+        if not fits:
+            self._check_place(gradient)
         stream = self.made_on = None if self.place == HOST else devices.current_stream(gradient)
-        if not self.in_place or gradient.is_sparse or not self._fits(gradient):
+        if not fits or not self.in_place:
             return gradients.came(self.index)
         # The usual case: one call reports the gradient and hands it in.
         self.view.point_at(gradient.data_ptr(), gradient)
@@ -170,13 +194,13 @@ class GradientSlot(Slot):
         gradient = self.parameter.grad
         assert gradient is not None
         self.sparse_dim = gradient.sparse_dim() if gradient.is_sparse else None
-        if gradient.is_sparse:
-            gradient = gradient.to_dense()
+        if not self._fits(gradient):
+            gradient = self._copyable(gradient)
         if self.copies:
             gradient = gradient.clone(memory_format=torch.contiguous_format)
         if self.predivide != 1.0:
             gradient.mul_(1.0 / self.predivide)
-        if self.direct and self._fits(gradient):
+        if self.compression is None and self._fits(gradient):
             self.gradient = self.wire = gradient
             self.view.point_at(gradient.data_ptr(), gradient)
         else:
@@ -185,7 +209,7 @@ class GradientSlot(Slot):
         self._hand_in(gradients)
 
     def submit_absent(self, gradients: GradientSet) -> None:
-        self.parameter.grad = torch.zeros_like(self.parameter, requires_grad=False)
+        self.parameter.grad = zero_gradient(self.parameter)
         self._load(self.parameter.grad)
         self.note()
         if self.place == HOST:
@@ -204,7 +228,36 @@ class GradientSlot(Slot):
         gradients.ready(self.index, self.view, stream)
 
     def _fits(self, tensor: torch.Tensor) -> bool:
-        return devices.place_of(tensor) == self.place and tensor.is_contiguous()
+        return readable_by_address(tensor, self.wire_dtype, self.wire_count, self.place)
+
+    def _copyable(self, gradient: torch.Tensor) -> torch.Tensor:
+        """The gradient for the staging tensor, which receives the result later; if nothing can be
+        written to it, a copy in its place. ValueError if a copy would lose values."""
+        if gradient.is_sparse:
+            gradient = gradient.to_dense()
+        check_has_values(f"gradient {self.name}", gradient)
+        self._check_place(gradient)
+        if gradient.shape != self.shape:
+            raise ValueError(
+                f"gradient {self.name} has shape {tuple(gradient.shape)}, expected "
+                f"{tuple(self.shape)}, as the parameter had it when the DistributedOptimizer was "
+                "made; after the shape of a parameter was changed, make it again on every rank: "
+                "optimizer = hvd.DistributedOptimizer(optimizer, ...)"
+            )
+        self.check_type(gradient)
+        if self.sparse_dim is None and (gradient.is_inference() or not may_be_written(gradient)):
+            gradient = self.parameter.grad = plain_copy(gradient, gradient.device)
+        return gradient
+
+    def _check_place(self, gradient: torch.Tensor) -> None:
+        # A gradient on any device may be copied to host memory, but not to another device.
+        if self.place != HOST and devices.place_of(gradient) != self.place:
+            raise ValueError(
+                f"gradient {self.name} is on {gradient.device}, expected the device "
+                f"cuda:{self.place.device_id}, where parameter {self.name} was when the "
+                "DistributedOptimizer was made: move the model first, then make the "
+                "DistributedOptimizer, on every rank"
+            )
 
     def _load(self, gradient: torch.Tensor) -> None:
         wire = gradient
@@ -217,7 +270,7 @@ class GradientSlot(Slot):
                     f"{tuple(self.wire_shape)} of {self.wire_dtype} as for zeros; both must "
                     "depend on the input's shape only"
                 )
-        if not self._fits(wire) or wire.dtype != self.wire_dtype:
+        if not self._fits(wire):
             if self.staging is None:
                 home = "cpu" if self.place == HOST else gradient.device
                 self.staging = torch.empty(self.wire_shape, dtype=self.wire_dtype, device=home)

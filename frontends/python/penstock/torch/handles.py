@@ -67,7 +67,7 @@ def count_anew() -> None:
 
 @dataclass
 class Request:
-    """An operation to start. The runtime must be able to use its tensors (see tensors.usable).
+    """An operation to start. Its tensors are readable by address (see tensors.py).
 
     output: the tensor for the result, which may be `tensor`; None: the operation owns the result.
     fields: further fields of the declaration in the C interface.

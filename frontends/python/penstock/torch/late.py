@@ -25,6 +25,7 @@ from penstock.torch import outstanding, world
 from penstock.torch import state as compression_state
 from penstock.torch.gradients import GradientSlot, Slot
 from penstock.torch.loss_scaling import asked_by_scaler
+from penstock.torch.tensors import zero_gradient
 
 if TYPE_CHECKING:
     from penstock.torch.exchange import GradientExchange
@@ -191,7 +192,7 @@ class LateMeans:
         self.forget()
         if means:
             self._means = [
-                torch.empty_like(slot.parameter, requires_grad=False).copy_(means[slot.name])
+                zero_gradient(slot.parameter).copy_(means[slot.name])
                 for slot in self._exchange.slots
             ]
 

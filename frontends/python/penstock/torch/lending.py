@@ -202,7 +202,7 @@ class BorrowedRun:
         door = self._door
         try:
             posted = deque(
-                post(torch.empty(door.frame_bytes, dtype=torch.uint8))
+                post(torch.empty(door.frame_bytes, dtype=torch.uint8, device="cpu"))
                 for _ in range(door.n_receives)
             )
             while posted:

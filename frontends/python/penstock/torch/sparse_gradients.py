@@ -41,6 +41,7 @@ class SparseSlot(Slot):
     def submit(self, gradients: GradientSet) -> None:
         gradient = self.parameter.grad
         assert gradient is not None
+        self.check_type(gradient)
         if not gradient.is_sparse:
             gradient = gradient.to_sparse(self.sparse_dim)
         self._start(gradient)

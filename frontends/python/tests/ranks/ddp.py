@@ -191,14 +191,15 @@ def check_e2_gradients_in_another_layout_travel_as_they_lie() -> None:
     close(*results, tolerance=1e-6)
 
 
-def check_e2_a_bucket_that_is_not_in_host_memory_goes_through_a_copy() -> None:
-    usable, buckets.usable = buckets.usable, lambda tensor: False
+def check_e2_a_bucket_that_is_not_readable_by_address_goes_through_a_copy() -> None:
+    readable = buckets.readable_by_address
+    buckets.readable_by_address = lambda tensor, place: False
     try:
         model = make_model()
         ddp, state = wrap(model, DENSE, **SMALL)
         train(ddp, sgd(model, momentum=0.9))
     finally:
-        buckets.usable = usable
+        buckets.readable_by_address = readable
     close(model, plain_ddp(), tolerance=1e-6)
     state.close()
 

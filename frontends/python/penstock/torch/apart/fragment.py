@@ -17,7 +17,7 @@ from penstock.common.operation import TensorView
 from penstock.torch import devices, world
 from penstock.torch.apart.outer import OuterStep, are_finite
 from penstock.torch.checks import Named
-from penstock.torch.tensors import DTYPES
+from penstock.torch.tensors import DTYPES, check_may_be_written
 
 Tensors = Sequence[torch.Tensor]
 _HALVES = (torch.float16, torch.bfloat16)
@@ -27,6 +27,15 @@ def values_of(parameter: torch.Tensor) -> torch.Tensor:
     """The parameter's own memory without history; of a complex parameter two floats each."""
     plain = parameter.detach()
     return torch.view_as_real(plain) if plain.is_complex() else plain
+
+
+def _check_parameter(name: str, parameter: torch.Tensor) -> None:
+    check_may_be_written(f"parameter {name}", parameter)
+    if values_of(parameter).dtype not in DTYPES:
+        raise ValueError(
+            f"parameter {name} has the element type {parameter.dtype}, expected float32, float64, "
+            "float16 or bfloat16: give LocalSteps an optimizer of such parameters"
+        )
 
 
 class Fragment:
@@ -48,6 +57,8 @@ class Fragment:
     ) -> None:
         self.named = named
         self._parameters = [parameter for _, parameter in named]
+        for name, parameter in named:
+            _check_parameter(name, parameter)
         self._places = [HOST if on_host else devices.place_of(p) for p in self._parameters]
         self._wide = [values_of(p).dtype for p in self._parameters]
         self._wide = [torch.float32 if dtype in _HALVES else dtype for dtype in self._wide]

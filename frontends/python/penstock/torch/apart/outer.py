@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from penstock import _library as c
-from penstock.torch.tensors import DTYPES
+from penstock.torch.tensors import DTYPES, readable_by_address
 
 
 def are_finite(tensors: Sequence[torch.Tensor]) -> list[bool]:
@@ -87,8 +87,7 @@ class OuterStep:
             self._take_on_device(anchor, drift, momentum)
             _mix_in(values, anchor, mix)
             return
-        is_alike = values.device == anchor.device and values.dtype == anchor.dtype
-        own = values if is_alike and values.is_contiguous() else None
+        own = values if readable_by_address(values, anchor.dtype, anchor.numel()) else None
         self._take_on_host(anchor, drift, momentum, own, mix)
         if own is None:
             _mix_in(values, anchor, mix)

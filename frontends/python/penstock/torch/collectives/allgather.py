@@ -16,7 +16,7 @@ from penstock.torch.collectives.allreduce import allreduce
 from penstock.torch.collectives.in_place import check_group
 from penstock.torch.collectives.reductions import Average
 from penstock.torch.handles import Finish, Request, synchronize
-from penstock.torch.tensors import MOVABLE, check_tensor, host_copy, usable
+from penstock.torch.tensors import MOVABLE, check_tensor, in_host_memory
 
 
 def check_rows(what: str, tensor: torch.Tensor) -> None:
@@ -34,7 +34,7 @@ def received_rows(like: torch.Tensor) -> Finish:
 
     def finish(operation: Operation) -> tuple[torch.Tensor, list[int]]:
         address, n_bytes, rows = operation.result()
-        received = torch.empty((sum(rows), *like.shape[1:]), dtype=like.dtype)
+        received = torch.empty((sum(rows), *like.shape[1:]), dtype=like.dtype, device="cpu")
         expected = received.numel() * received.element_size()
         if n_bytes != expected:
             raise exception_from(
@@ -51,7 +51,7 @@ def received_rows(like: torch.Tensor) -> Finish:
 def _request(tensor: torch.Tensor, with_rows: bool) -> Request:
     check_tensor(tensor, MOVABLE)
     check_rows("allgather", tensor)
-    work = tensor.detach() if usable(tensor) else host_copy(tensor)
+    work = in_host_memory(tensor)
     both = received_rows(tensor)
     if with_rows:
         return Request(c.ALL_GATHER, work, both)

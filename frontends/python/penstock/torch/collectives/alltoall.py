@@ -12,13 +12,13 @@ from penstock.common.runtime import Operation
 from penstock.torch import handles, world
 from penstock.torch.collectives.allgather import check_rows, received_rows
 from penstock.torch.handles import Request, synchronize
-from penstock.torch.tensors import MOVABLE, check_tensor, host_copy, usable
+from penstock.torch.tensors import MOVABLE, check_tensor, in_host_memory
 
 
 def _check_splits(splits: Any, size: int, rows: int) -> torch.Tensor:
     """The splits as an int32 tensor. ValueError for splits that do not fit."""
     if not isinstance(splits, torch.Tensor):
-        splits = torch.tensor(splits, dtype=torch.int32)
+        splits = torch.tensor(splits, dtype=torch.int32, device="cpu")
     if splits.dtype != torch.int32:
         raise ValueError(
             "alltoall expects splits to contain 32-bit integer elements, got "
@@ -57,7 +57,7 @@ def _start(
             f"alltoall got {tensor.shape[0]} rows, which {size} ranks cannot share equally; give "
             "splits"
         )
-    work = tensor.detach() if usable(tensor) else host_copy(tensor)
+    work = in_host_memory(tensor)
     both = received_rows(tensor)
 
     def finish(operation: Operation) -> tuple[torch.Tensor, torch.Tensor]:

@@ -8,7 +8,7 @@ import torch
 
 from penstock.common.runtime import Operation
 from penstock.torch.handles import Request
-from penstock.torch.tensors import host_copy, usable
+from penstock.torch.tensors import plain_copy, readable_by_address, write
 
 
 def replacing(
@@ -19,16 +19,16 @@ def replacing(
     target: the tensor that the caller receives: `tensor` itself for `_`-forms; None for a new
         tensor on the device of `tensor`.
     """
-    if target is not None and usable(tensor):
+    if target is not None and readable_by_address(tensor):
         plain = tensor.detach()
         return Request(pattern, plain, lambda _: target, output=plain, fields=fields)
-    work = host_copy(tensor)
+    work = plain_copy(tensor)
 
     def finish(_: Operation) -> torch.Tensor:
         if target is None:
             return work.to(tensor.device)
-        with torch.no_grad():
-            return target.copy_(work)
+        write(target, work)
+        return target
 
     return Request(pattern, work, finish, output=work, fields=fields)
 

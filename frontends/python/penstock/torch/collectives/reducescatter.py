@@ -15,7 +15,7 @@ from penstock.torch.collectives.in_place import check_group
 from penstock.torch.collectives.reductions import Average, Sum, check_op, reduction_fields
 from penstock.torch.compression import Compression
 from penstock.torch.handles import Request, synchronize
-from penstock.torch.tensors import REDUCIBLE, check_tensor, host_copy, usable
+from penstock.torch.tensors import REDUCIBLE, check_tensor, in_host_memory
 
 
 def _request(
@@ -32,8 +32,8 @@ def _request(
     mine = ranks.index(world.rank()) if ranks else world.rank()
     # Rows that do not divide evenly go to the lowest ranks, one row each.
     rows = tensor.shape[0] // size + (1 if mine < tensor.shape[0] % size else 0)
-    work = tensor.detach() if usable(tensor) else host_copy(tensor)
-    output = torch.empty((rows, *tensor.shape[1:]), dtype=tensor.dtype)
+    work = in_host_memory(tensor)
+    output = torch.empty((rows, *tensor.shape[1:]), dtype=tensor.dtype, device="cpu")
     return Request(
         c.REDUCE_SCATTER, work, lambda _: output.to(tensor.device), output=output, fields=fields
     )

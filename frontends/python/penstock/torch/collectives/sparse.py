@@ -12,6 +12,7 @@ from penstock.torch import world
 from penstock.torch.collectives.allgather import allgather_async
 from penstock.torch.collectives.reductions import Average, Sum, check_op
 from penstock.torch.handles import synchronize
+from penstock.torch.tensors import MOVABLE, check_tensor
 
 
 def sparse_allreduce_async(
@@ -32,6 +33,7 @@ def sparse_allreduce_async(
     # An all-gather joins rows, so each row holds one index.
     indices = tensor._indices().t().contiguous()
     values = tensor._values().contiguous()
+    check_tensor(values, MOVABLE)  # before the first of two operations starts
     handles = [
         allgather_async(part, name=f"{name}.{what}", process_set=process_set)
         for what, part in (("indices", indices), ("values", values))
