@@ -95,13 +95,16 @@ TEST_P(ControlWorld, RequestsInAnyOrderGetOneOrderOnAllRanks) {
 }
 
 TEST_P(ControlWorld, ALongTextArrivesWhole) {
-  run_world(GetParam(), [](Control& control) {
-    const std::string text(3'000'001, static_cast<char>('a' + control.rank()));
+  // Longer than the buffer of a socket. The answer has the texts of all ranks for each rank, so
+  // with more ranks the texts are shorter.
+  const size_t length = GetParam() <= 2 ? 3'000'001 : 800'001;
+  run_world(GetParam(), [&](Control& control) {
+    const std::string text(length, static_cast<char>('a' + control.rank()));
     const Result<std::vector<std::string>> texts = control.gather("long", text, {}, kLongUs);
     ASSERT_TRUE(texts.ok()) << texts.status().message();
     EXPECT_EQ(texts.value()[control.rank()], text);
     EXPECT_EQ(texts.value().back(),
-              std::string(3'000'001, static_cast<char>('a' + control.size() - 1)));
+              std::string(length, static_cast<char>('a' + control.size() - 1)));
   });
 }
 

@@ -223,7 +223,7 @@ TEST(ControlFailure, ARankThatNeverComesIsNamedOnTheOthers) {
   for (uint32_t rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       Control::Options options = quick_options(rank, 4);
-      options.deadline_us = 4'000'000;
+      options.deadline_us = 2'000'000;
       options.exchange_address = board.exchange(rank);
       const Status status = Control::start(std::move(options)).status();
       EXPECT_EQ(status.code(), Code::deadline_exceeded);

@@ -30,7 +30,7 @@ Status wait_in_step(Control& control, uint64_t step) {
 }
 
 TEST(Stall, AStepThatARankDoesNotReachIsWarnedOfByNameAndEndsAtTheLimit) {
-  constexpr uint64_t kLimitUs = 4'000'000;
+  constexpr uint64_t kLimitUs = 2'500'000;
   std::promise<std::string> warned;
   std::atomic<int> warnings = 0;
   const uint64_t begin_us = now_us();
@@ -79,12 +79,12 @@ TEST(Stall, AWaitThatIsOverIsForgottenAndARankThatIsThroughIsNotWaitedFor) {
           control.step_wait_over(wait);
         }
         // Longer than the limit. The wait is over, so no other rank needs to come.
-        EXPECT_EQ(control.get("nothing", 4'000'000).status().code(), Code::deadline_exceeded);
+        EXPECT_EQ(control.get("nothing", 2'500'000).status().code(), Code::deadline_exceeded);
         EXPECT_TRUE(control.agree("end", "", {}, kLongUs).ok());
       },
       [&](Control::Options& options) {
-        options.warning_us = 2'000'000;
-        options.busy_limit_us = 3'000'000;
+        options.warning_us = 1'500'000;
+        options.busy_limit_us = 2'000'000;
         options.on_warning = [&](std::string text) {
           if (contains(text, "step 3")) ++warnings;
         };
@@ -174,7 +174,7 @@ TEST(Stall, OperationsThatWaitForEachOtherEndWithBothNames) {
         EXPECT_TRUE(control.agree("end", "", {}, kLongUs).ok());
       },
       [&](Control::Options& options) {
-        options.circle_us = 3'000'000;
+        options.circle_us = 2'000'000;
         options.warning_us = 200'000;
         options.on_warning = [&](std::string text) {
           if (contains(text, "they wait for each other")) ++warnings;

@@ -59,7 +59,8 @@ static_assert(kLargeNumel == 1549 * 10831);
 const std::vector<Distribution>& large_distributions();
 
 // expect_equals for one rank and one gradient of kLargeNumel entries, a vector unless the
-// comparison has another shape, on large_distributions().
+// comparison has another shape, on large_distributions(). Outside of long runs a vector of Gaussian
+// entries is shorter.
 void expect_large_gradients_equal(Comparison comparison, const SentOracle& oracle);
 
 // One step with a residual gives equal bits on every code path, on one thread and on three.

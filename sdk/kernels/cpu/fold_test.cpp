@@ -10,6 +10,10 @@
 #include <kernels/statistics.hpp>
 #include <support/code_paths.hpp>
 #include <testing/data.hpp>
+
+#include <map>
+#include <string>
+#include <tuple>
 #include <vector>
 
 namespace penstock::kernels::fold_test {
@@ -23,11 +27,19 @@ constexpr uint32_t kForms[] = {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_HEAVY_BALL,
 enum class Place { here, elsewhere };
 constexpr Place kPlaces[] = {Place::here, Place::elsewhere};
 
+// Drawn once: many cases have equal arrays, and drawing takes longer than a kernel.
+const std::vector<float>& drawn(const test::Distribution& distribution, uint64_t n, uint64_t seed) {
+  static std::map<std::tuple<std::string, uint64_t, uint64_t>, std::vector<float>> all;
+  const auto [found, is_new] = all.try_emplace({distribution.name, n, seed});
+  if (is_new) found->second = distribution.draw(n, seed);
+  return found->second;
+}
+
 // The arrays of one compensation, and the fold over them.
 struct Arrays {
   Arrays(const test::Distribution& distribution, uint64_t n, uint32_t form, float beta, float gamma)
-      : Arrays(distribution.draw(n, 1), distribution.draw(n, 2), distribution.draw(n, 3), form,
-               beta, gamma) {}
+      : Arrays(drawn(distribution, n, 1), drawn(distribution, n, 2), drawn(distribution, n, 3),
+               form, beta, gamma) {}
   Arrays(std::vector<float> g, std::vector<float> w, std::vector<float> momentum, uint32_t form,
          float beta, float gamma)
       : grad(std::move(g)), work(std::move(w)), u(std::move(momentum)) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <support/long.hpp>
 #include <support/sanitized.hpp>
 #include <support/workers.hpp>
 #include <vector>
@@ -246,8 +247,10 @@ TEST(LowRank, SeveralThreadsGiveTheBitsOfOne) {
   for (const uint32_t form : {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_NESTEROV}) {
     expect_same_on_threads({517, 1103, 4}, form);  // three ranges, broken groups and panels
     expect_same_on_threads({131, 2400, 3}, form);
-    // These results are stored past the caches; the smaller cases are enough for a sanitizer.
-    if (!test::kSanitized) expect_same_on_threads({2500, 4096, 4}, form);
+    // These results are stored past the caches; the smaller cases are enough for a sanitizer. One
+    // form has them outside of long runs: how they are stored does not depend on the form.
+    if (!test::kSanitized && (form == PENSTOCK_FORM_NESTEROV || test::is_long()))
+      expect_same_on_threads({2500, 4096, 4}, form);
   }
 }
 
