@@ -124,6 +124,12 @@ def test_a_bad_configuration_is_named_with_its_place(name, tmp_path):
     assert good["ok"] and not bad["ok"] and expected in bad["error"]
 
 
+@pytest.mark.parametrize("words", [("check",), ("traffic",), ("check", "conf/s-sgd.toml")], ids=" ".join)
+def test_an_empty_name_is_no_configuration(words):
+    ran = penstock("config", *words, "", cwd=ROOT)
+    assert ran.returncode == 2 and "a name is empty, expected the path of a TOML file" in ran.stderr, ran
+
+
 # ---- check ----
 
 

@@ -153,6 +153,21 @@ int traffic(const TrafficOptions& options) {
 
 }  // namespace
 
+namespace {
+
+// A script whose variable is empty names no file, and does not mean the defaults.
+const CLI::Validator& is_named() {
+  static const CLI::Validator validator(
+      [](std::string& name) {
+        return name.empty() ? std::string("a name is empty, expected the path of a TOML file")
+                            : std::string();
+      },
+      "", "named");
+  return validator;
+}
+
+}  // namespace
+
 void add_config(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<CheckedFiles>();
   CLI::App* config =
@@ -164,7 +179,7 @@ void add_config(CLI::App& app, Invocation& invocation) {
   check_app->footer(
       "Prints \"ok FILE\" or the error with line and column; exit status 1 if a file is wrong.\n"
       "Example: penstock config check conf/*.toml");
-  check_app->add_option("FILE", options->files, "TOML files")->required();
+  check_app->add_option("FILE", options->files, "TOML files")->required()->check(is_named());
   add_plugin_path(*check_app, options->plugin_path);
   add_json_flag(*check_app, options->json);
   check_app->callback([options, &invocation] { invocation.status = check_files(*options); });
@@ -188,7 +203,7 @@ void add_config(CLI::App& app, Invocation& invocation) {
       "would be misleading (adacomp, inceptionn); a run warns after ten steps if it sends more\n"
       "than dense would.\n"
       "Example: penstock config traffic conf/*.toml --ranks 8");
-  traffic_app->add_option("FILE", moved->files, "TOML files")->required();
+  traffic_app->add_option("FILE", moved->files, "TOML files")->required()->check(is_named());
   traffic_app->add_option("--ranks", moved->ranks, "ranks that exchange")
       ->check(whole_from(2, 65536))
       ->capture_default_str();

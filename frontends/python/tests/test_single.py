@@ -88,6 +88,8 @@ def test_init_refuses_what_it_does_not_offer():
         hvd.init(process_sets="static")
     with pytest.raises(ValueError, match="expected only config"):
         hvd.init(config="a.toml", config_text="[scheme]")
+    with pytest.raises(ValueError, match="config is an empty text"):
+        hvd.init(config="")
     assert not hvd.is_initialized()
 
 

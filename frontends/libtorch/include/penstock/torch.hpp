@@ -292,7 +292,7 @@ class LocalSteps {
   std::vector<std::uint8_t> save_state();
   void load_state(const std::vector<std::uint8_t>& state);
   // Write and read this state as the part "penstock_local_steps" of an archive of torch. The
-  // archive refers to the tensors in use until it is saved: save it before the next step.
+  // archive gets copies of the tensors.
   void save(::torch::serialize::OutputArchive& archive);
   void load(::torch::serialize::InputArchive& archive);
 

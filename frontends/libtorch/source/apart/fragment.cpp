@@ -85,11 +85,14 @@ void Fragment::take_anchors(bool with_momentum) {
 
 void Fragment::start() {
   const at::NoGradGuard without_history;
+  // Memory comes first: without enough of it nothing has begun, and a later call may succeed.
+  std::vector<at::Tensor> rooms;
+  for (const Slot& slot : slots_) rooms.push_back(room_for(slot));
   set_->call(penstock_step_begin);
   is_there_ = false;
+  results_ = std::move(rooms);
   for (Slot& slot : slots_) {
-    results_.push_back(drift_of(slot));
-    slot.parameter.mutable_grad() = results_.back();
+    slot.parameter.mutable_grad() = drift_of(slot);
     slot.submit(*set_);
   }
 }
@@ -97,7 +100,7 @@ void Fragment::start() {
 at::Tensor Fragment::drift_of(const Slot& slot) {
   const at::Tensor& anchor = slot.parameter;
   const at::Tensor& parameter = named_[slot.index].tensor;
-  at::Tensor drift = room_for(slot);
+  at::Tensor drift = results_[slot.index];
   if (!parameter.requires_grad()) return drift.zero_();
   const at::Tensor values = values_of(parameter);
   // The parameter started from the rounded anchor. What rounding took must not count as drift.

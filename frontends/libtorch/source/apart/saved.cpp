@@ -111,7 +111,8 @@ std::vector<at::Tensor> tensors_of(InputArchive& archive, const Fragment& fragme
     found.push_back(find(archive, key));
     const bool is_there = found.back().defined();
     if (!is_there && !is_due && i == 0) return {};
-    if (is_there && found.back().sizes() == anchors[i].sizes()) continue;
+    if (is_there && found.back().sizes() == anchors[i].sizes() && found.back().is_floating_point())
+      continue;
     refuse_argument("the saved state of LocalSteps has " +
                     (is_there ? "a tensor " + shape_text(found.back()) : std::string("nothing")) +
                     " under the key \"" + key + "\" for parameter " + fragment.named()[i].name +
@@ -124,7 +125,7 @@ std::vector<at::Tensor> tensors_of(InputArchive& archive, const Fragment& fragme
 void write_tensors(OutputArchive& archive, const char* kind, std::size_t first,
                    const std::vector<at::Tensor>& tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    archive.write(key_of(kind, first + i), tensors[i].detach(), /*is_buffer=*/true);
+    archive.write(key_of(kind, first + i), tensors[i].detach().clone(), /*is_buffer=*/true);
 }
 
 struct SavedFragment {

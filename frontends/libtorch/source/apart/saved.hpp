@@ -11,7 +11,7 @@
 namespace penstock::torch {
 
 // Writes the state of this rank into `archive`. Waits for an exchange under way, which goes on
-// afterwards. Anchors and momenta are the tensors in use: save the archive before the next step.
+// afterwards. The archive gets copies.
 void write_state(Rounds& rounds, ::torch::serialize::OutputArchive& archive);
 
 // Restores a state that write_state() wrote on this rank; throws an exchange under way away. Every

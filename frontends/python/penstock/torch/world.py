@@ -106,6 +106,11 @@ def init(
         raise ValueError(
             "init got config and config_text, expected only config or only config_text"
         )
+    if config is not None and not os.fsdecode(config):
+        raise ValueError(
+            "config is an empty text, expected the path of a TOML file; leave the argument out to "
+            "take the file that PENSTOCK_CONFIG names, or no compression"
+        )
     with _lock:
         if _runtime is not None:
             if config is not None or config_text is not None:

@@ -23,6 +23,7 @@ from local_steps_support import (
 from support import expect, loss_of
 
 import penstock.torch as hvd
+from penstock.torch.apart.fragment import Fragment
 
 
 def check_a_drift_that_is_not_finite_leaves_no_trace() -> None:
@@ -49,6 +50,28 @@ def check_a_drift_that_is_not_finite_leaves_no_trace() -> None:
         end(optimizer)
     for key in ends[0]:
         assert torch.equal(ends[0][key], ends[1][key]), f"{key}: residual or momentum changed"
+
+
+def check_an_exchange_without_memory_has_not_begun() -> None:
+    model = make_model()
+    optimizer = wrap(model, every=2)
+    room = Fragment._room
+
+    def no_room(fragment: Fragment, number: int) -> torch.Tensor:
+        if number == 1:
+            raise MemoryError
+        return room(fragment, number)
+
+    Fragment._room = no_room  # type: ignore[method-assign]
+    try:
+        with expect(MemoryError):
+            train(model, optimizer, 0, 2)
+    finally:
+        Fragment._room = room  # type: ignore[method-assign]
+    train(model, optimizer, 2, 4)
+    for name, anchor in optimizer.anchors().items():
+        assert torch.equal(model.state_dict()[name], anchor), name
+    end(optimizer)
 
 
 def check_wrong_use_is_refused_with_a_sentence() -> None:

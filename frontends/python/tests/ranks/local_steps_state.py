@@ -12,6 +12,7 @@ from local_steps_support import STREAM, TOPK, copied, end, make_model, train, wr
 from support import expect, run_checks
 
 import penstock.torch as hvd
+from penstock.torch.state import tensor_of
 
 FOLDER = Path(sys.argv[1]) if len(sys.argv) > 1 else None
 
@@ -23,9 +24,10 @@ def expect_to_resume(at: int, name: str, **arguments: Any) -> None:
     train(model, optimizer, 0, at)
     saved = {
         "model": copied(model.state_dict()),
+        # The state of the rounds is not copied here: training that goes on must not change it.
         "optimizer": {
             **copy.deepcopy(optimizer.state_dict()),
-            **copied(optimizer.compression_state_dict()),
+            **optimizer.compression_state_dict(),
         },
     }
     train(model, optimizer, at, at + 15)
@@ -77,6 +79,13 @@ def check_a_state_of_other_settings_is_refused() -> None:
         key = f"penstock{name}"
         with expect(ValueError, f'"{key}"'):
             optimizer.load_compression_state_dict({k: v for k, v in good.items() if k != key})
+    for dtype in (torch.int64, torch.bool, torch.complex64):
+        anchor = good["penstock.anchors.0.weight"].to(dtype)
+        with expect(ValueError, f"{dtype} of shape", "expected floats"):
+            optimizer.load_compression_state_dict({**good, "penstock.anchors.0.weight": anchor})
+    for header in (b'{"steps": -5}', b'{"steps": true}', b"[" * 100_000, b'{"steps"'):
+        with expect(ValueError, "were not saved by LocalSteps"):
+            optimizer.load_compression_state_dict({**good, "penstock": tensor_of(header)})
     end(optimizer)
     other = wrap(model, every=5)
     with expect(ValueError, "every 4, expected 5"):

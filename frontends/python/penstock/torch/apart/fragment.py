@@ -108,18 +108,20 @@ class Fragment:
     @torch.no_grad()
     def start(self) -> None:
         """Hands the drifts in. Returns at once; the exchange runs on threads of the runtime."""
+        # Memory comes first: without enough of it nothing has begun, and a later call may succeed.
+        rooms = [self._room(number) for number in range(len(self._parameters))]
         self.set.step_begin()
         self._is_there = False
+        self.results = rooms
         for number, parameter in enumerate(self._parameters):
             drift = self._drift(parameter, number)
-            self.results.append(drift)
             view = self._views[number]
             view.point_at(drift.data_ptr(), drift)
             on_host = self._places[number] == HOST
             self.set.ready(number, view, None if on_host else devices.current_stream(drift))
 
     def _drift(self, parameter: torch.Tensor, number: int) -> torch.Tensor:
-        anchor, drift = self.anchors[number], self._room(number)
+        anchor, drift = self.anchors[number], self.results[number]
         if not parameter.requires_grad:
             return drift.zero_()
         values = values_of(parameter)

@@ -84,8 +84,8 @@ class _LocalSteps:
     def compression_state_dict(self) -> dict[str, torch.Tensor]:
         """Returns the state of the rounds on this rank: anchors, outer momentum, place in the
         round, an exchange under way, and the state of compression. Their keys begin with
-        "penstock". Each rank saves and loads its own, with its own parameters. Anchors and momenta
-        are the tensors in use: copy them to keep them while training goes on."""
+        "penstock". Each rank saves and loads its own, with its own parameters. The tensors are
+        copies, so another thread may write them while training goes on."""
         return saved.save(self._rounds)
 
     def load_compression_state_dict(self, state_dict: dict[str, torch.Tensor]) -> None:

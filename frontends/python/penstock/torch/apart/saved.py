@@ -17,8 +17,8 @@ _MAY_DIFFER = ("steps", "are_equal")
 
 
 def save(rounds: Rounds) -> dict[str, torch.Tensor]:
-    """Returns the state of this rank. Waits for an exchange under way, which goes on afterwards.
-    Anchors and momenta are the tensors in use: copy them to keep them while training goes on."""
+    """Returns the state of this rank, in memory of its own. Waits for an exchange under way, which
+    goes on afterwards."""
     rounds.take_anchors()
     rounds.wait()
     found = {KEY: tensor_of(json.dumps(_header_of(rounds)).encode())}
@@ -26,7 +26,7 @@ def save(rounds: Rounds) -> dict[str, torch.Tensor]:
         found[f"{KEY}.set.{number}"] = tensor_of(fragment.set.save())
         for kind in KINDS:
             for (name, _), tensor in zip(fragment.named, getattr(fragment, kind)):
-                found[f"{KEY}.{kind}.{name}"] = tensor
+                found[f"{KEY}.{kind}.{name}"] = tensor.clone()
     return found
 
 
@@ -89,9 +89,10 @@ def _parsed_header(saved: Any) -> dict[str, Any]:
     data = bytes_of(saved.get(KEY) if isinstance(saved, dict) else None, KEY)
     try:
         header = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         header = None
-    if not isinstance(header, dict) or not isinstance(header.get("steps"), int):
+    steps = header.get("steps") if isinstance(header, dict) else None
+    if type(steps) is not int or steps < 0:
         raise ValueError(
             f'the bytes under the key "{KEY}" were not saved by LocalSteps; expected the state '
             "that optimizer.compression_state_dict() returned on this rank"
@@ -110,11 +111,11 @@ def tensors_of(
     for key, (_, parameter) in zip(keys, fragment.named):
         expected = tuple(values_of(parameter).shape)
         tensor = saved.get(key)
-        if not isinstance(tensor, torch.Tensor) or tuple(tensor.shape) != expected:
-            shape = tuple(tensor.shape) if isinstance(tensor, torch.Tensor) else None
-            found = "nothing" if shape is None else f"a tensor of shape {shape}"
+        is_tensor = isinstance(tensor, torch.Tensor)
+        if not is_tensor or tuple(tensor.shape) != expected or not tensor.is_floating_point():
+            found = f"{tensor.dtype} of shape {tuple(tensor.shape)}" if is_tensor else "nothing"
             raise ValueError(
-                f'the saved state of LocalSteps has {found} under the key "{key}", expected a '
-                f"tensor of shape {expected}: it was saved with another model, or is incomplete"
+                f'the saved state of LocalSteps has {found} under the key "{key}", expected floats '
+                f"of shape {expected}: it was saved with another model, or is incomplete"
             )
     return [saved[key] for key in keys]
