@@ -2,8 +2,9 @@
 
 The schemes on text (twenty steps) together use every part of the runtime. The other compressors train on digits
 (sixty steps), in a tenth of the time. All schemes of a task run in one launch. The simulations are cached under
-build/, by their code and settings. `tools/test` takes one scheme of each family, on digits (forty steps).
-`tools/test --all`, which sets TEST_ALL, takes every scheme.
+build/, by their code and settings. `tools/test` takes one scheme of each family, on digits (forty steps). `tools/test
+--all`, which sets TEST_ALL, trains those schemes for longer, some on text. tools/nightly, which sets TEST_LONG, takes
+every scheme.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ONE_OF_EACH_FAMILY = (
     "dear",  # updates in the next forward
     "sparseloco-every-3",  # ranks that train apart
 )
-NAMES = ONE_OF_EACH_FAMILY if IS_BRIEF else KNOWN
+NAMES = KNOWN if IS_LONG else ONE_OF_EACH_FAMILY
 SEED = 1
 
 # At the end of the run. Sums in another order differ by 1e-7 at first. A selection then differs in an entry near its
