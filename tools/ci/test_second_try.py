@@ -51,7 +51,7 @@ class Checkout:
         self.root = root
         self.programs: list[str] = ["add_test(fine true)"]
 
-    def program(self, name: str, *command: str, limit_s: int = 1) -> None:
+    def program(self, name: str, *command: str, limit_s: int = 3) -> None:
         words = " ".join(f'"{word}"' for word in command)
         self.programs += [f"add_test({name} {words})", f"set_tests_properties({name} PROPERTIES TIMEOUT {limit_s})"]
 
