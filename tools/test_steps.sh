@@ -164,7 +164,7 @@ build_for() {
   local preset=$1 tests
   # shellcheck disable=SC2086
   cmake --preset "$preset" && tests=$(own_tests "$@") &&
-    nice -n 19 ninja -C "build/$preset" -j "$(nproc)" $tests
+    nice -n 10 ninja -C "build/$preset" -j "$(nproc)" $tests
 }
 
 # run_for PRESET TITLE PATTERN [NOT]: runs the tests that build_for has built.
