@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/base/mutex.hpp"
-#include "core/base/out_of_memory.hpp"
+#include "core/base/unless_thrown.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -19,7 +19,7 @@ class Task {
   // Called once by the executing thread.
   void carry_out() {
     // The requesting thread reports an allocation failure; this thread continues with other work.
-    Status status = unless_out_of_memory(body_);
+    Status status = unless_thrown(body_);
     const Lock lock(mutex_);
     status_ = std::move(status);
     done_ = true;

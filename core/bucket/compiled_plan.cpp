@@ -1,6 +1,6 @@
 #include "core/bucket/compiled_plan.hpp"
 
-#include "core/base/out_of_memory.hpp"
+#include "core/base/unless_thrown.hpp"
 #include "core/bucket/layout.hpp"
 #include "core/bucket/on_device/placement.hpp"
 #include "core/bucket/program.hpp"
@@ -27,7 +27,7 @@ Result<std::unique_ptr<CompiledPlan>> CompiledPlan::make(
     SetContext& context, std::shared_ptr<const BoundScheme> bound_scheme, Plan plan,
     const Gradients& gradients, const StateStore* earlier) {
   // An error must be returned, because the other ranks wait for this rank.
-  auto made = unless_out_of_memory([&]() -> Result<std::unique_ptr<CompiledPlan>> {
+  auto made = unless_thrown([&]() -> Result<std::unique_ptr<CompiledPlan>> {
     std::unique_ptr<CompiledPlan> compiled(
         new CompiledPlan(std::move(bound_scheme), std::move(plan), context.forgets, earlier));
     PENSTOCK_TRY(compiled->make_buckets(context, gradients));
@@ -73,7 +73,7 @@ Status CompiledPlan::make_buckets(SetContext& context, const Gradients& gradient
 }
 
 Status CompiledPlan::make_scratch(WorkPlace& place, const ScratchNeed& need) {
-  auto made = unless_out_of_memory([&] { return place.make_scratch(need.bytes); });
+  auto made = unless_thrown([&] { return place.make_scratch(need.bytes); });
   if (made.status().code() == Code::out_of_memory)
     return out_of_memory("compressor '{}' wants {} bytes of scratch for a bucket of {} gradients",
                          need.compressor, need.bytes, need.n_gradients);

@@ -2,17 +2,14 @@
 
 #include "core/base/nearest.hpp"
 #include "core/base/own_directory.hpp"
-#include "core/base/system_error.hpp"
+#include "core/base/read_file.hpp"
 #include "core/config/former_names.hpp"
 #include "core/config/reader.hpp"
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 namespace penstock {
 
@@ -50,14 +47,7 @@ Result<std::string> read_file(const std::string& path) {
   if (status.type() != fs::file_type::regular) {
     return invalid_argument("{}: not a plain file, expected a TOML file", path);
   }
-  if (fs::file_size(path, error) > kMostBytes || error) {
-    return invalid_argument("{}: larger than {} MiB, expected a TOML file", path, kMostBytes >> 20);
-  }
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad()) return cannot_read(path, "the configuration file", errno);
-  return text;
+  return read_whole_file(path, "the configuration file", kMostBytes);
 }
 
 }  // namespace

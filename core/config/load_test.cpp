@@ -339,6 +339,14 @@ TEST(Load, ADirectoryOrAPipeIsNoFile) {
   std::filesystem::remove(pipe);
 }
 
+TEST(Load, AFileThatTheSystemCannotReadIsSaidAndNotThrown) {
+  // Its first bytes are not mapped: read() fails with EIO.
+  const Result<Config> config = load_config_file("/proc/self/mem", {no_environment, true});
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.status().message(),
+            "/proc/self/mem: the configuration file cannot be read: Input/output error");
+}
+
 TEST(Load, AFileIsReadAndNamedInErrors) {
   const std::string path =
       testing::TempDir() + "penstock_load_" + std::to_string(getpid()) + ".toml";

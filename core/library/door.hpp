@@ -4,15 +4,14 @@
 
 #include "core/base/process.hpp"
 #include "core/base/status.hpp"
+#include "core/base/unless_thrown.hpp"
 #include "core/runtime/runtime.hpp"
 #include "core/runtime/step_protocol.hpp"
 #include "core/set/set.hpp"
 
 #include <penstock/runtime.h>
 
-#include <exception>
 #include <memory>
-#include <new>
 
 struct penstock_runtime {
   penstock::RuntimeHandle runtime;
@@ -33,13 +32,7 @@ namespace penstock {
 // Exceptions must not pass this interface.
 template <typename Body>
 penstock_status* door(Body&& body) noexcept {
-  try {
-    return to_c(body());
-  } catch (const std::bad_alloc&) {
-    return to_c(Status(Code::out_of_memory, "out of memory"));
-  } catch (const std::exception& error) {
-    return to_c(Status(Code::internal, error.what()));
-  }
+  return to_c(unless_thrown(body));
 }
 
 // For a call with a handle. Only the process that made the handle may use it.

@@ -1,6 +1,6 @@
 #include "core/operations/message.hpp"
 
-#include "core/base/out_of_memory.hpp"
+#include "core/base/unless_thrown.hpp"
 #include "core/tensor/dtype.hpp"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ Status OperationMessage::pack() {
   }
   uint64_t bytes = 0;
   for (const auto& operation : operations_) bytes += operation->order_.bytes();
-  PENSTOCK_TRY(unless_out_of_memory([&]() -> Status {
+  PENSTOCK_TRY(unless_thrown([&]() -> Status {
     together_ = Buffer(std::max<uint64_t>(bytes, 1));
     return {};
   }));

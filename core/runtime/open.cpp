@@ -1,6 +1,7 @@
 // The start of a runtime. The runtime loads its configuration and a transport, meets the other
 // ranks, and only then loads the rest. So an error of one rank is reported on every rank.
 
+#include "core/base/unless_thrown.hpp"
 #include "core/control/protocol.hpp"
 #include "core/fit/transport_rules.hpp"
 #include "core/plan/route.hpp"
@@ -28,9 +29,12 @@ Result<RuntimeHandle> Runtime::open_over(const penstock_device_table& devices,
 
 Status Runtime::start(const penstock_runtime_options& options) {
   PENSTOCK_TRY(be_introduced(options));
-  Status own = load(options);
-  if (own.ok()) own = choose_transport(options);
-  // The other ranks wait for this rank's error, so it joins with a fallback transport.
+  // The other ranks wait for an error of this rank, so not even an exception may leave here.
+  Status own = unless_thrown([&]() -> Status {
+    PENSTOCK_TRY(load(options));
+    return choose_transport(options);
+  });
+  // A rank with an error joins too, with a fallback transport.
   if (!own.ok() && !use_fallback(options).ok()) return own;
   communication_ = std::make_unique<Communication>(&activity_->transport);
   // Most transports bring the ranks together. Others must be told the ranks.
@@ -44,8 +48,11 @@ Status Runtime::start(const penstock_runtime_options& options) {
     return own.ok() ? met : own;
   }
   watches_ = true;
-  if (own.ok()) own = check_config(config_, *registry_);
-  if (own.ok()) own = choose_level_transports(options);
+  if (own.ok())
+    own = unless_thrown([&]() -> Status {
+      PENSTOCK_TRY(check_config(config_, *registry_));
+      return choose_level_transports(options);
+    });
   PENSTOCK_TRY(share("loading", own));
   PENSTOCK_TRY(join_levels());
   PENSTOCK_TRY(start_operations());

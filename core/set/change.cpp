@@ -1,6 +1,6 @@
 #include "core/set/change.hpp"
 
-#include "core/base/out_of_memory.hpp"
+#include "core/base/unless_thrown.hpp"
 
 #include <fmt/format.h>
 
@@ -150,7 +150,7 @@ Status Change::agree_on_buckets(std::span<const uint32_t> buckets) const {
 // memories are added to the step's gradients.
 Status Change::switch_scheme() {
   Result<std::shared_ptr<const BoundScheme>> bound_scheme =
-      unless_out_of_memory([&] { return uses_.fits.fit(set_.step.index); });
+      unless_thrown([&] { return uses_.fits.fit(set_.step.index); });
   Status status = bound_scheme.status();
   if (status.ok()) {
     const Result<FitAdvice> advice = uses_.fits.check(*bound_scheme.value());

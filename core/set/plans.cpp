@@ -1,7 +1,7 @@
 #include "core/set/plans.hpp"
 
 #include "core/base/hash.hpp"
-#include "core/base/out_of_memory.hpp"
+#include "core/base/unless_thrown.hpp"
 #include "core/bucket/needs_text.hpp"
 
 #include <fmt/format.h>
@@ -59,7 +59,7 @@ Result<Plan> Plans::agree_on_plan(const BoundScheme& bound_scheme) {
   if (set_.rank == 0) {
     const PluginCall noted(set_.planning_calls, "scheduler", bound_scheme.scheduler()->name(),
                            "plan", {}, set_.name, set_.step.index);
-    status = unless_out_of_memory([&]() -> Status {
+    status = unless_thrown([&]() -> Status {
       PENSTOCK_ASSIGN(const Plan plan,
                       make_plan(*bound_scheme.scheduler(),
                                 planning::OwnedModel(model_of(bound_scheme)).model()));

@@ -1,7 +1,7 @@
 #include "core/set/saver.hpp"
 
 #include "core/base/hash.hpp"
-#include "core/base/out_of_memory.hpp"
+#include "core/base/unless_thrown.hpp"
 
 #include <fmt/format.h>
 
@@ -179,7 +179,7 @@ Status Saver::load_shards(std::span<const std::string_view> shards, std::string&
   }
   const Resize to{set_.rank, set_.world, shards.size(), !set_.result_is_sum};
   Loaded loaded{saved->front().step, nullptr, {}};
-  const Status made = unless_out_of_memory([&]() -> Status {
+  const Status made = unless_thrown([&]() -> Status {
     PENSTOCK_ASSIGN(loaded.compiled, compiled_plan_of_shards(*saved, *bound_scheme, to, said));
     PENSTOCK_ASSIGN(loaded.carries, uses_.carries.read_shards(*saved, to, said));
     return {};
@@ -195,7 +195,7 @@ Status Saver::go_on_from_shards(Loaded loaded,
   std::unique_ptr<CompiledPlan> before = uses_.plans.install(std::move(loaded.compiled));
   Carries::Kept carries_before = uses_.carries.replace(std::move(loaded.carries));
   std::string where;
-  const Status status = unless_out_of_memory([&]() -> Status {
+  const Status status = unless_thrown([&]() -> Status {
     PENSTOCK_TRY(change_plan(bound_scheme, said));
     where = where_to_go_on(loaded.step, uses_.plans.compiled().plan(), " of a loaded state",
                            uses_.carries.names());

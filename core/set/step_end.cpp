@@ -1,7 +1,7 @@
 #include "core/set/step_end.hpp"
 
 #include "core/base/hash.hpp"
-#include "core/base/out_of_memory.hpp"
+#include "core/base/unless_thrown.hpp"
 
 #include <fmt/format.h>
 
@@ -88,7 +88,7 @@ Status StepEnd::conclude() {
     services_.control.notify_step({set_.name, uses_.declaration.group().ranks(), set_.attempt, true,
                                    std::string(forgotten_.begin(), forgotten_.end())});
   Status refused_change;
-  Status status = unless_out_of_memory([&] { return finish(refused_change); });
+  Status status = unless_thrown([&] { return finish(refused_change); });
   if (status.ok() && refused_change.ok()) return {};
   const std::string where = fmt::format("set '{}', end of step {}", set_.name, ending);
   if (status.ok()) return refused_change.with_context(where);

@@ -237,9 +237,10 @@ int main(int argc, char** argv) {
                              "\"\ndeadline_s = " + argv[2] + "\n" + runtime_of(mode);
   penstock_runtime_options options{};
   options.struct_size = sizeof options;
-  const std::string nowhere = "/nowhere/run.toml";
-  if (mode == "file" && my_rank == 1)
-    options.config_path = text(nowhere);
+  // /proc/self/mem is a plain file whose first bytes cannot be read.
+  const std::string file = mode == "unreadable" ? "/proc/self/mem" : "/nowhere/run.toml";
+  if ((mode == "file" || mode == "unreadable") && my_rank == 1)
+    options.config_path = text(file);
   else
     options.config_text = text(config);
   penstock_runtime* runtime = nullptr;

@@ -36,6 +36,7 @@ CASES = {
     "leaves": (r"rank 1 has left the run after 3 steps of set 'model'", (0, 2)),
     "loads": (r"topkk", (0, 1, 2)),
     "file": (r"/nowhere/run.toml: there is no such configuration file", (0, 1, 2)),
+    "unreadable": (r"/proc/self/mem: the configuration file cannot be read: Input/output error", (0, 1, 2)),
     "hangs": (r"encode of compressor 'identity-c' for bucket \d of set 'model', step 2 has not returned for .*the plugin hangs", (0, 1, 2)),
     "constructor": (r"create of collective 'stuck' has not returned for .*the plugin hangs", (0, 1, 2)),
     "circle": (r"ranks 0 and 2 wait in 'loss'", (0, 1, 2)),
@@ -99,7 +100,7 @@ def check(transport: str, worker: str, mode: str) -> list[str]:
                 problems.append(f"rank {rank} did not finish")
     if mode == "busy" and not re.search(r"which rank 1 has not reached; rank 1: it last did", output):
         problems.append("nobody was warned of rank 1")
-    if mode in ("loads", "file"):
+    if mode in ("loads", "file", "unreadable"):
         problems += [f"rank {rank} does not name rank 1" for rank in (0, 2)
                      if not re.search(rf"^rank {rank} error 8: the run cannot start: rank 1: ", output, re.M)]
     if mode == "forks":

@@ -91,7 +91,7 @@ void train(Set& set, uint32_t rank, const Fault& fault, Values& gradients, Seen&
     if (step + 1 == kSaved) ASSERT_OK(set.save(saved));
     if (step + 1 != kLoaded || !fault.loads) continue;
     if (fails) test::failing_allocation = fault.allocation;
-    seen.loaded = unless_out_of_memory([&] { return set.load(saved); });  // like penstock_set_load
+    seen.loaded = unless_thrown([&] { return set.load(saved); });  // like penstock_set_load
     test::failing_allocation = 0;
     if (seen.loaded.ok()) return;
   }

@@ -1,16 +1,13 @@
 #include "tools/penstock/plan/tables.hpp"
 
-#include "core/base/system_error.hpp"
+#include "core/base/read_file.hpp"
 #include "tools/penstock/templates.hpp"
 
 #include <fmt/ranges.h>
 
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 namespace penstock::command {
 
@@ -106,13 +103,7 @@ Result<std::string> read_table_file(const std::string& path, std::string_view wh
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
     return not_found("{}: there is no such file, expected {}", path, what);
-  if (std::filesystem::file_size(path, error) > kMostBytes || error)
-    return invalid_argument("{}: larger than {} MiB, expected {}", path, kMostBytes >> 20, what);
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad()) return cannot_read(path, what, errno);
-  return text;
+  return read_whole_file(path, what, kMostBytes);
 }
 
 std::string_view shipped_table(std::string_view file_name) {
