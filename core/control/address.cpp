@@ -2,6 +2,7 @@
 
 #include "core/base/hash.hpp"
 #include "core/base/system_error.hpp"
+#include "core/control/socket.hpp"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -183,6 +184,12 @@ uint64_t network_place() {
   if (boot.empty() || stat("/proc/self/ns/net", &space) != 0) return 0;
   const uint64_t place = hash64(fmt::format("{} {} {}", boot, space.st_dev, space.st_ino));
   return place != 0 ? place : 1;
+}
+
+const std::string& first_that_is_up(const std::vector<std::string>& addresses) {
+  const auto is_up = [](const std::string& one) { return listen_on(one).ok(); };
+  const auto up = std::find_if(addresses.begin(), addresses.end(), is_up);
+  return up == addresses.end() ? addresses.front() : *up;
 }
 
 }  // namespace penstock::control

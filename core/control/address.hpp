@@ -21,6 +21,9 @@ bool is_loopback(std::string_view address);
 // The addresses of a host name. `host` may also be an address itself, with or without brackets.
 // PEER_FAILED if no address is found.
 Result<std::vector<std::string>> addresses_of(const std::string& host);
+// The first address at which this host can listen; else the first one. A name such as localhost may
+// have an address that is not up.
+const std::string& first_that_is_up(const std::vector<std::string>& addresses);
 // "10.0.0.7:29501", "[fd00::7]:29501".
 std::string with_port(std::string_view address, uint16_t port);
 // The addresses of rank 0 at which this process can reach rank 0 and no other host. On rank 0's

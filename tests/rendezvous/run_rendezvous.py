@@ -158,8 +158,9 @@ def profile() -> None:
 
 
 def ipv6() -> None:
-    """In a network without IPv4 (ipv6_only.sh), by address and by a name with only an IPv6 address."""
-    for place in ("::1", "[::1]", "fd00::7", "only.ipv6.test"):
+    """In a network without IPv4 (ipv6_only.sh), by address, by a name with only an IPv6 address, and by a name whose IPv4
+    address is not up."""
+    for place in ("::1", "[::1]", "fd00::7", "only.ipv6.test", "both.ipv6.test"):
         ended = run(2, more={"MASTER_ADDR": place})
         expect([output for _, output, _ in ended] == expected(2), ended)
 

@@ -1,12 +1,13 @@
 #!/bin/sh
 # ipv6_only.sh COMMAND ...: runs the command in a new network namespace without IPv4, with the address fd00::7 and the
-# name only.ipv6.test for it. Ends with 77 if no such namespace can be made. The namespace ends with the command.
+# name only.ipv6.test for it. The name both.ipv6.test has 127.0.0.1, which is not up, and ::1. Ends with 77 if no such
+# namespace can be made. The namespace ends with the command.
 set -e
 if [ "$1" != inside ]; then
   unshare --net --mount true || exit 77
   names=$(mktemp)
   trap 'rm -f "$names"' EXIT
-  echo "fd00::7 only.ipv6.test" >"$names"
+  printf "fd00::7 only.ipv6.test\n127.0.0.1 both.ipv6.test\n::1 both.ipv6.test\n" >"$names"
   unshare --net --mount -- "$0" inside "$names" "$@"
   exit
 fi
