@@ -5,10 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
+import torch.distributed as dist
 from launch import HERE, MPIRUN
 from warm_python import executable as warm
+
+from penstock.torch import identity
 
 SCRIPTS = HERE / "scripts"
 HELLO = ("-m", "penstock.hello")
@@ -87,6 +92,39 @@ def test_ranks_that_meet_over_torchs_store_wait_as_long_as_the_file_says_and_nam
     assert warned and "for rank 1 of torchrun to come" in warned[0], output
     assert re.search(r"waited \d+ s for rank 1 of torchrun to come to hvd.init\(\)", output), output
     assert "raise runtime.rendezvous_timeout_s" in output, output
+
+
+def test_texts_that_ranks_of_an_earlier_life_left_in_the_store_are_not_taken():
+    store, size = dist.HashStore(), 3
+
+    def live(life, ranks, pauses):
+        gathered = {}
+
+        def come(one, pause):
+            time.sleep(pause)
+            text = f"{life} {one.rank}"
+            try:
+                gathered[one.rank] = [one.gather(text, 10.0 if len(ranks) == size else 0.2, 0.0)]
+            except TimeoutError as error:
+                gathered[one.rank] = str(error)
+
+        ones = [identity.Identity(store, rank, size, "a store") for rank in ranks]
+        for one in ones:
+            one._key = "penstock/0"  # as in new processes
+        threads = [threading.Thread(target=come, args=each) for each in zip(ones, pauses)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return gathered
+
+    for life, pauses in enumerate([(0, 0, 0), (0.3, 0, 0.1), (0, 0.3, 0.1), (0.1, 0.2, 0)]):
+        expected = [[f"{life} {rank}" for rank in range(size)]]
+        assert live(life, range(size), pauses) == {rank: expected for rank in range(size)}
+        assert b"".join(store.get(f"penstock/0/0/{name}") for name in (0, 1, 2, "all")) == b""
+        # A life that ended while its ranks met.
+        found = live(life + 10, (0, 2), (0, 0))
+        assert "for rank 1 of a store to come" in found[0] and "for rank 0 of a store" in found[2]
 
 
 def test_mpis_own_world_that_is_not_the_groups_is_refused_with_both_numbers(tmp_path):

@@ -5,13 +5,15 @@ it."""
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import itertools
 import json
 import os
+import secrets
 import sys
 import time
 from datetime import timedelta
-from typing import Any, Callable
+from typing import Any
 
 import torch.distributed as dist
 
@@ -42,29 +44,16 @@ class Identity:
         """Gathers the texts of all ranks, see common.runtime.Introduction. Polls, because a wait
         inside torch's store cannot be interrupted and blocks other users of the store."""
         key = f"{self._key}/{next(self._rounds)}"
-        store = self._store
-        store.set(f"{key}/{self.rank}", text)
-        store.add(f"{key}/came/{self.rank}", 1)
-        store.add(f"{key}/came", 1)
-        if self.rank == 0:
-            self._wait(lambda: store.add(f"{key}/came", 0) == self.size, key, timeout_s, warning_s)
-            texts = [store.get(f"{key}/{rank}").decode() for rank in range(self.size)]
-            store.set(f"{key}/all", json.dumps(texts))
-            store.add(f"{key}/sent", 1)
-            return texts
-        self._wait(lambda: store.add(f"{key}/sent", 0) == 1, key, timeout_s, warning_s)
-        return json.loads(store.get(f"{key}/all"))
-
-    def _wait(
-        self, is_there: Callable[[], bool], key: str, timeout_s: float, warning_s: float
-    ) -> None:
+        one = (_Collector if self.rank == 0 else _Member)(self._store, key, self.rank, self.size)
+        one.write(self.rank, mine := json.dumps([secrets.token_hex(8), text]))
+        one.texts[self.rank] = mine
         began = time.monotonic()
         pause, warned = 0.001, began
-        while not is_there():
+        while not one.has_ended():
             now = time.monotonic()
             if now - began > timeout_s:
                 raise TimeoutError(
-                    f"waited {now - began:.0f} s for {self._missing(key)} of {self.by} to come to "
+                    f"waited {now - began:.0f} s for {one.missing()} of {self.by} to come to "
                     "hvd.init(), or to their first backward; raise runtime.rendezvous_timeout_s if they "
                     "may come later"
                 )
@@ -72,18 +61,80 @@ class Identity:
                 warned = now
                 print(
                     f"penstock warning: rank 0 has waited {now - began:.0f} s for "
-                    f"{self._missing(key)} of {self.by} to come to hvd.init(), or to their first "
+                    f"{one.missing()} of {self.by} to come to hvd.init(), or to their first "
                     "backward",
                     file=sys.stderr,
                     flush=True,
                 )
             time.sleep(pause)
             pause = min(_MOST_PAUSE_S, pause * 1.5)
+        return [json.loads(each)[1] for each in one.texts]
 
-    def _missing(self, key: str) -> str:
-        missing = [r for r in range(self.size) if not self._store.add(f"{key}/came/{r}", 0)]
-        named = ", ".join(map(str, missing[:8])) + (" and others" if len(missing) > 8 else "")
-        return f"rank{'s' * (len(missing) > 1)} {named}" if missing else "rank 0"
+
+class _Gathering:
+    """One gathering of texts in a store. The store may outlive its ranks (torchrun restarts them),
+    so a key may hold what a rank of an earlier life wrote. Each text has a random mark. Rank 0
+    writes all texts that it finds. Each other rank that finds its own text among them confirms
+    them by their digest. The texts count when every rank has confirmed them, which no rank of an
+    earlier life can do."""
+
+    def __init__(self, store: Any, key: str, rank: int, size: int) -> None:
+        self.store, self.key, self.rank, self.size = store, key, rank, size
+        self.texts = [""] * size
+
+    def write(self, name: object, text: str) -> None:
+        self.store.set(f"{self.key}/{name}", text)
+        self.store.add(f"{self.key}/{name}/there", 1)
+
+    def read(self, name: object) -> str:
+        """Empty if nobody has written it. To get a missing key would wait."""
+        is_there = self.store.add(f"{self.key}/{name}/there", 0) > 0
+        return self.store.get(f"{self.key}/{name}").decode() if is_there else ""
+
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(self.texts).encode()).hexdigest()
+
+
+class _Collector(_Gathering):
+    """The side of rank 0."""
+
+    def has_ended(self) -> bool:
+        waited = self._unconfirmed()
+        if waited:
+            before = list(self.texts)
+            for rank in waited:
+                self.texts[rank] = self.read(rank)
+            if self.texts != before and all(self.texts):
+                self.write("all", json.dumps(self.texts))
+            return False
+        # The texts hold the secret of this run, and a store may be open to others.
+        for name in (*range(self.size), "all"):
+            self.write(name, "")
+        self.write("done", self.digest())
+        return True
+
+    def _unconfirmed(self) -> list[int]:
+        digest = self.digest()
+        return [r for r in range(1, self.size) if self.read(f"confirmed/{r}") != digest]
+
+    def missing(self) -> str:
+        ranks = [r for r in range(self.size) if not self.texts[r]] or self._unconfirmed()
+        named = ", ".join(map(str, ranks[:8])) + (" and others" if len(ranks) > 8 else "")
+        return f"rank{'s' * (len(ranks) > 1)} {named}"
+
+
+class _Member(_Gathering):
+    """The side of every other rank."""
+
+    def has_ended(self) -> bool:
+        found = json.loads(self.read("all") or "[]")
+        if found != self.texts and self.rank < len(found) and found[self.rank] == self.texts[self.rank]:
+            self.texts = found
+            self.write(f"confirmed/{self.rank}", self.digest())
+        return all(self.texts) and self.read("done") == self.digest()
+
+    def missing(self) -> str:
+        return "rank 0" if not all(self.texts) else "other ranks"
 
 
 def of_default_group() -> Identity | None:
@@ -123,9 +174,7 @@ def of_torchrun() -> Identity | None:
             f"find each other: {error}; set PENSTOCK_PORT to a free port of rank 0's host, equal "
             "on all ranks"
         ) from error
-    # Restarted ranks must not find the keys of the ranks before them.
-    life = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return Identity(dist.PrefixStore(f"penstock of life {life}", store), rank, size, "torchrun")
+    return Identity(store, rank, size, "torchrun")
 
 
 def is_below_mpi() -> bool:
