@@ -23,7 +23,6 @@ constexpr size_t kAddressListBytes = 8192;  // addresses of rank 0; more than an
 constexpr uint64_t kRetryUs = 50'000;
 constexpr uint64_t kMostRetryUs = 1'000'000;
 constexpr uint64_t kFarewellUs = 2'000'000;
-constexpr uint64_t kAbortLingerUs = 1'000'000;  // enough time for an abort to reach the other ranks
 
 }  // namespace
 
@@ -153,9 +152,8 @@ Result<Control::Client::Address> Control::Client::go_to_the_place() {
   PENSTOCK_ASSIGN(std::vector<std::string> hosts, control::addresses_of(place.host));
   if (options_.rank != 0) return Address{place.token, std::move(hosts), place.port};
   const bool only_here = std::all_of(hosts.begin(), hosts.end(), control::is_loopback);
-  auto server =
-      control::Server::start(state_options(), hello(place.token),
-                             only_here ? hosts.front() : control::kEveryAddress, place.port);
+  const std::string at(only_here ? control::first_that_is_up(hosts) : control::kEveryAddress);
+  auto server = control::Server::start(state_options(), hello(place.token), at, place.port);
   if (!server.ok()) return name_who_is_there(hosts, server.status());
   server_ = std::move(*server);
   if (!only_here) hosts = {"127.0.0.1", "::1"};
@@ -363,7 +361,10 @@ void Control::Client::abort(const Status& reason) {
     const Lock lock(mutex_);
     if (!abort_reason_.ok()) return;
     set_abort(reason);
-    if (!leaving_) queue_.push_back(Writer(FrameKind::abort).text(reason.message()).frame());
+    if (!leaving_)
+      queue_.push_back(Writer(FrameKind::abort).text(reason.message()).frame());
+    else if (server_ != nullptr)
+      server_->end_within(0);
   }
   wakeup_.signal();
 }
@@ -373,11 +374,10 @@ Status Control::Client::abort_reason() const {
   return abort_reason_;
 }
 
-// ---- Stop ----
+// ---- The end ----
 
-void Control::Client::stop() {
+void Control::Client::say_goodbye() {
   if (!thread_.joinable()) return;
-  bool given_up = false;
   {
     Lock lock(mutex_);
     if (!leaving_) {
@@ -388,13 +388,12 @@ void Control::Client::stop() {
     const auto is_over = [this]() PENSTOCK_REQUIRES(mutex_) { return farewell_; };
     changed_.wait_for(mutex_, std::chrono::microseconds(kFarewellUs), is_over);
     stopping_ = true;
-    given_up = !abort_reason_.ok();
   }
   wakeup_.signal();
   thread_.join();
   link_.reset();
-  if (server_)
-    server_->stop(given_up ? std::min(kAbortLingerUs, options_.linger_us) : options_.linger_us);
+  if (server_ != nullptr)
+    stay_.emplace(*server_, options_.linger_us, options_.warning_us, options_.on_warning);
 }
 
 }  // namespace penstock

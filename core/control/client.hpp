@@ -13,6 +13,7 @@
 #include "core/control/server.hpp"
 #include "core/control/socket.hpp"
 #include "core/control/state.hpp"
+#include "core/control/stay.hpp"
 
 #include <atomic>
 #include <deque>
@@ -30,7 +31,14 @@ class Control::Client {
   ~Client() { stop(); }
 
   Status start();
-  void stop();
+  bool leave(uint64_t wait_us) {
+    say_goodbye();
+    return !stay_ || stay_->wait(wait_us);
+  }
+  void stop() {
+    while (!leave(1'000'000)) {
+    }
+  }
 
   // Called once, with the server's reply or with the reason why there will be no reply.
   using Handler = std::function<void(control::Reply reply)>;
@@ -73,6 +81,7 @@ class Control::Client {
   Result<control::Link> greet(const std::string& address, uint16_t port,
                               const control::Hello& hello, uint64_t until_us);
   Status wait_until_ready();
+  void say_goodbye();
 
   // The watch thread.
   void loop();
@@ -124,6 +133,9 @@ class Control::Client {
   std::string server_note_;      // the last activity that rank 0 reported
   uint64_t server_note_us_ = 0;  // the time of that report
   std::thread thread_;
+
+  // Used by the thread that leaves. Empty: this rank is not rank 0, or has not said goodbye.
+  std::optional<control::Stay> stay_;
 };
 
 }  // namespace penstock

@@ -199,6 +199,10 @@ bool Control::aborted() const {
 Status Control::abort_reason() const {
   return client_->abort_reason();
 }
+bool Control::leave(uint64_t wait_us) {
+  return client_->leave(wait_us);
+}
+
 void Control::stop() {
   client_->stop();
 }

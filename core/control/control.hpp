@@ -94,7 +94,7 @@ class Control {
     uint64_t busy_limit_us = 0;
     // Ranks that wait for each other in a circle are released after this time; 0: never.
     uint64_t circle_us = 60'000'000;
-    uint64_t linger_us = 5'000'000;  // how long stop waits on rank 0 for the goodbyes of the others
+    uint64_t linger_us = 5'000'000;  // how long rank 0 stays for the goodbyes of the others
     // Broadcasts a text from rank 0: takes the text on rank 0 and an empty text on every other
     // rank, and returns rank 0's text. Collective: start calls it once on every rank, except in a
     // world of one rank.
@@ -195,8 +195,12 @@ class Control {
   bool aborted() const;
   Status abort_reason() const;  // success while not aborted
 
-  // [control] Says goodbye and ends the threads; pending waits end with ABORTED. Rank 0 waits for
-  // all goodbyes, at most linger_us. Further calls do nothing.
+  // [control] Says goodbye; pending waits end with ABORTED. Rank 0 serves the other ranks, so it
+  // waits for their goodbyes, at most wait_us, and warns by name. True: it waits no longer, because
+  // all have left or failed, or linger_us has passed. After an abort it waits a moment only. False:
+  // call again.
+  bool leave(uint64_t wait_us);
+  // [control] Leaves, and ends the threads. Further calls do nothing.
   void stop();
 
   uint32_t rank() const;

@@ -1,4 +1,4 @@
-// Control among healthy ranks: store, rendezvous, named operations, warnings, leaving.
+// Control among healthy ranks: store, rendezvous, named operations, warnings.
 #include "core/control/control.hpp"
 
 #include "core/control/testing.hpp"
@@ -350,47 +350,6 @@ TEST_P(ControlWorld, AnAbortReachesEveryRankOnceAndEndsAllWaits) {
         };
       });
   for (const std::atomic<int>& count : announced) EXPECT_EQ(count, 1);
-}
-
-TEST_P(ControlWorld, LeavingInAnyOrderIsNoFailure) {
-  std::atomic<int> aborts = 0;
-  std::promise<void> first_left;
-  std::shared_future<void> left = first_left.get_future().share();
-  run_world(
-      GetParam(),
-      [&](Control& control) {
-        // Rank 1 leaves first while the other ranks still use the store. The stop of rank 0 waits
-        // for them.
-        if (control.rank() == 1) {
-          control.stop();
-          first_left.set_value();
-        } else if (control.size() > 1 && control.rank() > 1) {
-          left.wait();
-          EXPECT_TRUE(control.put("k", "v").ok());
-          EXPECT_EQ(control.get("k", kLongUs).value(), "v");
-        }
-      },
-      [&](Control::Options& options) { options.on_abort = [&](Status) { ++aborts; }; });
-  EXPECT_EQ(aborts, 0);
-}
-
-TEST(Control, ARendezvousWithARankThatHasLeftFails) {
-  std::promise<void> gone;
-  run_world(3, [&](Control& control) {
-    Status status;
-    if (control.rank() == 2) {
-      control.stop();
-      gone.set_value();
-      status = control.put("k", "v");
-      EXPECT_EQ(status.code(), Code::aborted);
-      return;
-    }
-    if (control.rank() == 1)
-      gone.get_future().wait();  // rank 0 may come before rank 2 has left, rank 1 does not
-    status = control.gather("late", "", {}, kLongUs).status();
-    EXPECT_EQ(status.code(), Code::peer_failed);
-    EXPECT_TRUE(contains(status.message(), "'late': rank 2 has left the run")) << status.message();
-  });
 }
 
 }  // namespace

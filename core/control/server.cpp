@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <chrono>
 
 namespace penstock::control {
 
@@ -12,6 +13,8 @@ namespace {
 
 // A connection without a hello within this time is dropped.
 constexpr uint64_t kHelloUs = 5'000'000;
+// Enough time for an abort to reach the other ranks.
+constexpr uint64_t kAbortLingerUs = 1'000'000;
 // The largest number of connections that are not members, so that strangers cannot use up the
 // descriptors.
 constexpr size_t kStrangers = 256;
@@ -34,14 +37,29 @@ Server::Server(const State::Options& options, Hello own)
       state_(options, [this](uint32_t rank, std::string frame) { send(rank, frame); }) {}
 
 Server::~Server() {
-  stop(0);
+  if (!thread_.joinable()) return;
+  end_within(0);
+  thread_.join();
 }
 
-void Server::stop(uint64_t linger_us) {
-  if (!thread_.joinable()) return;
-  stop_by_us_ = now_us() + linger_us;
+void Server::end_within(uint64_t linger_us) {
+  {
+    const Lock lock(mutex_);
+    stop_by_us_ = std::min(stop_by_us_.load(), later(now_us(), linger_us));
+  }
   wakeup_.signal();
-  thread_.join();
+}
+
+uint64_t Server::end_us() const {
+  const uint64_t stop_by_us = stop_by_us_;
+  return stop_by_us == kNever ? kNever : std::min(stop_by_us, later(aborted_us_, kAbortLingerUs));
+}
+
+std::vector<uint32_t> Server::wait_for_end(uint64_t wait_us) {
+  Lock lock(mutex_);
+  changed_.wait_for(mutex_, std::chrono::microseconds(wait_us),
+                    [this]() PENSTOCK_REQUIRES(mutex_) { return has_ended_; });
+  return has_ended_ ? std::vector<uint32_t>() : present_;
 }
 
 void Server::loop() {
@@ -58,12 +76,22 @@ void Server::loop() {
     // First read, because silence is judged by the received bytes.
     for (Connection& connection : connections_) serve(connection, now);
     state_.tick(now);
-    const bool time_is_up = now >= stop_by_us_;
+    if (state_.aborted()) aborted_us_ = std::min(aborted_us_, now);
+    const bool time_is_up = now >= end_us();
     if (time_is_up) state_.close();
     flush_all();
     std::erase_if(connections_, [](const Connection& connection) { return connection.closed; });
-    if (time_is_up || has_served()) return;
+    const bool has_ended = time_is_up || has_served();
+    if (stop_by_us_ != kNever) tell_who_is_left(has_ended);
+    if (has_ended) return;
   }
+}
+
+void Server::tell_who_is_left(bool has_ended) {
+  const Lock lock(mutex_);
+  has_ended_ = has_ended;
+  present_ = state_.present();
+  changed_.notify_all();
 }
 
 void Server::flush_all() {
@@ -100,7 +128,7 @@ void Server::wait(uint64_t now) {
         static_cast<short>(POLLIN | (connection.link.wants_to_write() ? POLLOUT : 0));
     entries.push_back({connection.link.descriptor(), events, 0});
   }
-  uint64_t until_us = std::min({state_.next_us(), stop_by_us_.load(), beats_at_us_});
+  uint64_t until_us = std::min({state_.next_us(), end_us(), beats_at_us_});
   until_us = std::max(until_us, now);
   poll(entries.data(), entries.size(), poll_milliseconds(until_us - now));
   if (entries[0].revents != 0) wakeup_.clear();

@@ -1,6 +1,7 @@
 // The control server: the sockets and the thread around control::State. Rank 0 only.
 #pragma once
 
+#include "core/base/mutex.hpp"
 #include "core/control/beats.hpp"
 #include "core/control/socket.hpp"
 #include "core/control/state.hpp"
@@ -12,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace penstock::control {
 
@@ -22,7 +24,7 @@ class Server {
   // host, or kEveryAddress. Port 0: the system chooses a port.
   static Result<std::unique_ptr<Server>> start(const State::Options& options, Hello own,
                                                std::string_view address, uint16_t port = 0);
-  ~Server();  // stop(0)
+  ~Server();  // notifies the members that are left, and ends the thread
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
@@ -30,9 +32,12 @@ class Server {
   // [any] Bytes of frames that were received from members and sent to them.
   uint64_t served_bytes() const { return served_bytes_.load(std::memory_order_relaxed); }
 
-  // [control] Serves until every member has left or failed, at most linger_us, then ends the
-  // thread.
-  void stop(uint64_t linger_us);
+  // [any] From now on the thread ends when every member has left or failed, soon after an abort,
+  // and after linger_us at the latest. Of several calls the earliest end counts.
+  void end_within(uint64_t linger_us);
+  // [control] After end_within: waits at most wait_us for the end. Returns the members that have
+  // not left; empty: the thread has ended.
+  std::vector<uint32_t> wait_for_end(uint64_t wait_us);
 
  private:
   struct Connection {
@@ -60,6 +65,8 @@ class Server {
   void send(uint32_t rank, std::string_view frame);
   void flush_all();
   bool has_served() const;
+  uint64_t end_us() const;  // when the thread ends although members are left
+  void tell_who_is_left(bool has_ended);
 
   const State::Options options_;
   const Hello own_;
@@ -67,9 +74,14 @@ class Server {
   Wakeup wakeup_;
   std::atomic<uint64_t> stop_by_us_{kNever};
   std::atomic<uint64_t> served_bytes_{0};
+  Mutex mutex_;
+  Condition changed_;
+  bool has_ended_ PENSTOCK_GUARDED_BY(mutex_) = false;
+  std::vector<uint32_t> present_ PENSTOCK_GUARDED_BY(mutex_);  // kept while the thread ends
   // Everything below is used by the server's thread only.
   State state_;
   std::optional<ServerBeats> beats_;
+  uint64_t aborted_us_ = kNever;
   uint64_t beats_at_us_ = 0;  // when the next datagrams are sent
   std::list<Connection> connections_;
   std::map<uint32_t, Connection*> members_;

@@ -135,11 +135,11 @@ void State::notify_abort(uint32_t rank) {
 void State::close() {
   if (finished()) return;
   abort_all(peer_failed("rank 0 has left the run, {} had not said goodbye in time",
-                        name_ranks(parts_->members.in_state(Presence::present))));
+                        name_ranks(present())));
 }
 
-bool State::finished() const {
-  return parts_->members.in_state(Presence::present).empty();
+std::vector<uint32_t> State::present() const {
+  return parts_->members.in_state(Presence::present);
 }
 
 // ---- time ----

@@ -44,8 +44,9 @@ class State {
 
   // The server ends: notifies every member that has not said goodbye.
   void close();
-  // True if every member that is still connected has said goodbye.
-  bool finished() const;
+  // The members that are connected and have not said goodbye.
+  std::vector<uint32_t> present() const;
+  bool finished() const { return present().empty(); }
   bool aborted() const { return !abort_reason_.ok(); }
 
  private:

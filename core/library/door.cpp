@@ -64,6 +64,13 @@ penstock_status* penstock_runtime_open(const penstock_runtime_options* options,
     return {};
   });
 }
+penstock_status* penstock_runtime_leave(penstock_runtime* runtime, uint64_t wait_us,
+                                        uint32_t* all_left) {
+  return door(runtime, [&] {
+    *all_left = runtime->runtime->leave(wait_us) ? 1 : 0;
+    return Status();
+  });
+}
 void penstock_runtime_close(penstock_runtime* runtime) {
   if (runtime == nullptr || !runtime->home.is_here()) return;
   delete runtime;
@@ -73,6 +80,10 @@ void penstock_abort(penstock_runtime* runtime, penstock_str reason) {
   runtime->runtime->abort_as_notified(
       penstock::aborted("{}", penstock::control::told_by(runtime->runtime->world().rank(),
                                                          "gave the run up", view(reason))));
+}
+
+penstock_status* penstock_runtime_check(penstock_runtime* runtime) {
+  return door(runtime, [&] { return runtime->runtime->state(); });
 }
 
 penstock_status* penstock_runtime_topology(penstock_runtime* runtime, penstock_topology* topology) {
@@ -129,6 +140,15 @@ penstock_status* penstock_set_compare_parameters(penstock_set* set, const pensto
     return set->set->compare_parameters({names, n_parameters}, {checksums, n_parameters},
                                         view(advice));
   });
+}
+penstock_status* penstock_set_agree(penstock_set* set, penstock_str text) {
+  return door(set, [&] {
+    set->set->agree(view(text));
+    return Status();
+  });
+}
+penstock_status* penstock_set_agreed(penstock_set* set) {
+  return door(set, [&] { return set->set->agreed(); });
 }
 penstock_status* penstock_set_grad_scale(penstock_set* set, double grad_scale) {
   return door(set, [&] { return set->set->grad_scale(grad_scale); });

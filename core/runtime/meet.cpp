@@ -97,6 +97,8 @@ Control::Options Runtime::control_options() {
   control.heartbeat_us = static_cast<uint64_t>(runtime.heartbeat_s * 1e6);
   control.warning_us = static_cast<uint64_t>(runtime.stall_warning_s * 1e6);
   control.busy_limit_us = busy_limit_us();
+  constexpr uint64_t kHalfAnHourUs = 1'800'000'000;
+  control.linger_us = busy_limit_us() != 0 ? busy_limit_us() : kHalfAnHourUs;
   control.circle_us = control.warning_us == 0 ? 0 : deadline_us();
   control.activity = activity_;
   control.on_abort = [this](Status reason) { on_abort(reason); };

@@ -35,6 +35,20 @@ void Runtime::abandon(std::string_view what) {
              fmt::format("{} is abandoned, not freed: its work does not end", what));
 }
 
+bool Runtime::leave(uint64_t wait_us) {
+  if (control_ == nullptr || abandoned_ || !answers()) return true;  // end() tells the others
+  end_operations();
+  return control_->leave(wait_us);
+}
+
+void Runtime::end_operations() {
+  std::unique_ptr<Operations> operations;  // an abort during this end needs them
+  {
+    const Lock lock(mutex_);
+    operations = std::move(operations_);
+  }
+}
+
 bool Runtime::end() {
   (void)timeline_.stop();
   if (abandoned_ || !answers()) {
@@ -46,12 +60,7 @@ bool Runtime::end() {
     }
     return false;
   }
-  std::unique_ptr<Operations> operations;  // an abort during this end needs them
-  {
-    const Lock lock(mutex_);
-    operations = std::move(operations_);
-  }
-  operations.reset();
+  end_operations();
   const bool aborted = control_ != nullptr && control_->aborted();
   if (control_ != nullptr) control_->stop();
   if (engine_ != nullptr) communication_->set_listener(nullptr);

@@ -98,6 +98,8 @@ class Runtime final : public Services::Run {
   void remember(Set& set) override;
   void forget(Set& set) override;
 
+  // [control] See penstock_runtime_leave.
+  bool leave(uint64_t wait_us);
   // [application] See penstock_join.
   Status join(uint64_t patience_us, uint32_t& last_rank);
 
@@ -111,6 +113,7 @@ class Runtime final : public Services::Run {
   };
 
   explicit Runtime(const penstock_device_table* devices) : devices_(devices) {}
+  void end_operations();
   bool end();  // false: something is still running and cannot be waited for
   // open.cpp
   Status start(const penstock_runtime_options& options);

@@ -37,6 +37,32 @@ std::vector<std::string> states_after(uint32_t ranks, uint64_t steps) {
   return saved;
 }
 
+TEST(TextsOfFrontends, ThatDifferAreAnErrorOnEveryRankAndTheSetGoesOn) {
+  for (const uint32_t ranks : {1u, 2u, 3u})
+    with_ranks(ranks, scheme_text(kTopK), [&](Runtime& runtime, uint32_t rank) {
+      auto set = make_set(runtime, kShapes);
+      ASSERT_OK(set.status());
+      std::vector<float> weight(64, 1), bias(3, 1);
+      for (int step = 0; step < 6; ++step) {
+        const bool differs = step % 3 == 1;
+        const std::string rate = std::to_string(differs && rank == 1 ? 5 : 4);
+        set.value()->agree("made = " + std::to_string(step) + "\nrate = " + rate + "\n");
+        ASSERT_OK(set.value()->gradient_ready(1, view_of(bias)));
+        ASSERT_OK(set.value()->gradient_ready(0, view_of(weight)));
+        ASSERT_OK(set.value()->wait_all());
+        const Status status = set.value()->agreed();
+        if (differs && ranks > 1) {
+          EXPECT_EQ(status.code(), Code::mismatch) << status.message();
+          EXPECT_TRUE(contains(status.message(), "rank 1 has \"rate = 5\"")) << status.message();
+        } else {
+          ASSERT_OK(status);
+        }
+        ASSERT_OK(
+            set.value()->step_end(status.ok() ? PENSTOCK_STEP_APPLIED : PENSTOCK_STEP_FORGOTTEN));
+      }
+    });
+}
+
 TEST(LoadedStates, OfDifferentStepsAreAMismatchOnEveryRankThatNamesRanksAndSteps) {
   const auto early = states_after(3, 2), late = states_after(3, 5);
   with_ranks(3, scheme_text(kTopK), [&](Runtime& runtime, uint32_t rank) {

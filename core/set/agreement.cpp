@@ -66,6 +66,36 @@ void Agreement::answered(uint64_t number, Status status) {
   step_.tear(status);
 }
 
+void Agreement::compare(std::string text) {
+  if (group_.size() == 1) return;
+  {
+    const Lock lock(guard_->mutex);
+    ++guard_->n_open;
+  }
+  OperationRequest request;
+  request.name = fmt::format("what ranks share in set '{}' ({})", set_, ++n_compared_);
+  request.ranks = group_.ranks();
+  request.signature = std::move(text);
+  services_.control.request(std::move(request),
+                            [guard = guard_](Status status, const OperationResponse&) {
+                              hear_of_text(*guard, std::move(status));
+                            });
+}
+
+// [watch]
+void Agreement::hear_of_text(Guard& guard, Status status) {
+  const Lock lock(guard.mutex);
+  --guard.n_open;
+  if (guard.difference.ok()) guard.difference = std::move(status);
+  guard.answered.notify_all();
+}
+
+Status Agreement::compared() {
+  Lock lock(guard_->mutex);
+  while (guard_->n_open > 0) guard_->answered.wait(guard_->mutex);
+  return std::exchange(guard_->difference, Status());
+}
+
 Status Agreement::explain(const Status& reason) const {
   const Lock lock(guard_->mutex);
   return loaded_ && asked_ ? only_here(reason) : reason;

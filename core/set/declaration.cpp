@@ -22,6 +22,7 @@ Status Declaration::take_ranks(const penstock_set_declaration& declaration) {
 
 Status Declaration::take(const penstock_set_declaration& declaration) {
   flags_ = declaration.flags;
+  agreement_ = view(declaration.agreement);
   PENSTOCK_TRY(take_scheme(view(declaration.scheme)));
   fill_context();
   return take_gradients(declaration);
@@ -114,7 +115,7 @@ std::vector<const DeclaredGradient*> Declaration::declared() const {
 
 Status Declaration::compare() const {
   const TimedSpan span(set_.timeline, "negotiate", "application", set_.step.index);
-  std::string text;
+  std::string text = agreement_;
   for (const auto& gradient : gradients_) {
     text += fmt::format("gradient {} '{}' {}", gradient->index, gradient->name,
                         dtype_name(gradient->dtype));

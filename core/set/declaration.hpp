@@ -43,6 +43,7 @@ class Declaration {
   Config config_;
   CompiledPlan::Gradients gradients_;
   uint32_t flags_ = 0;
+  std::string agreement_;  // lines of the frontend
 };
 
 }  // namespace penstock

@@ -51,6 +51,8 @@ class Set final : private SetContext {
   Status learning_rates(std::span<const double> rates) { return rates_.set_all(rates); }
   Status compare_parameters(std::span<const penstock_str> names,
                             std::span<const uint64_t> checksums, std::string_view advice);
+  void agree(std::string_view text) { agreement_.compare(std::string(text)); }
+  Status agreed() { return agreement_.compared(); }
   Status grad_scale(double scale) { return step_.set_grad_scale(scale); }
   Status forward_times(std::span<const double> first_use_us, double forward_us) {
     return measurements_.add_forward(first_use_us, forward_us);

@@ -24,13 +24,11 @@ PENSTOCK_API void penstock_error_free(penstock_status* error);
 /* Makes an error of the frontend: `code` from base.h (an unknown code becomes INTERNAL), `message` copied. Functions of tables
  * that the frontend lends return such errors; the caller of these functions then owns the error. Null if `code` is OK. [any] */
 PENSTOCK_API penstock_status* penstock_error_make(uint32_t code, penstock_str message);
-/* The version of the product, "major.minor.patch", and of the ABI. */
-PENSTOCK_API penstock_str penstock_version(void);
+PENSTOCK_API penstock_str penstock_version(void); /* of the product, "major.minor.patch" */
 PENSTOCK_API uint32_t penstock_abi_version(void); /* major << 16 | minor */
 
 /* ---- Runtime ---- */
-/* Receives a text in one piece. */
-typedef void (*penstock_text_sink)(void* context, penstock_str text);
+typedef void (*penstock_text_sink)(void* context, penstock_str text); /* receives a text in one piece */
 
 /* Sends `text` to all ranks and receives their texts: it calls `sink` once per rank, in the order of ranks, and then returns 0
  * (PENSTOCK_OK). On failure it returns a code from base.h, and `sink` receives only the reason. It waits `timeout_us`
@@ -60,10 +58,16 @@ typedef struct penstock_runtime_options {
 } penstock_runtime_options;
 /* Loads configuration and plugins, finds the other ranks (rendezvous) and compares both with theirs. Collective. */
 PENSTOCK_API penstock_status* penstock_runtime_open(const penstock_runtime_options* options, penstock_runtime** runtime);
-/* Ends all threads. Sets and operations must be destroyed before. `runtime` may be null. */
+/* Ends this rank's part in the run; only penstock_abort and penstock_runtime_close may follow. Rank 0 stays until the others
+ * have left, at most runtime.busy_limit_s (0: 1800 s), and warns by name. The call waits at most `wait_us` microseconds of it;
+ * repeat it until *all_left is 1. penstock_runtime_close waits too; this is for frontends that look at signals. [control] */
+PENSTOCK_API penstock_status* penstock_runtime_leave(penstock_runtime* runtime, uint64_t wait_us, uint32_t* all_left);
+/* Leaves (penstock_runtime_leave), and ends all threads. Sets and operations must be destroyed before. `runtime` may be null. */
 PENSTOCK_API void penstock_runtime_close(penstock_runtime* runtime);
 /* Gives the run up: every wait, on this rank and on other ranks, ends with an error that contains `reason`. */
 PENSTOCK_API void penstock_abort(penstock_runtime* runtime, penstock_str reason);
+/* Success until the run is given up, on any rank; then the reason. For frontends that make no other call for long. [any] */
+PENSTOCK_API penstock_status* penstock_runtime_check(penstock_runtime* runtime);
 
 typedef struct penstock_topology {
   uint64_t struct_size;
@@ -117,6 +121,7 @@ typedef struct penstock_set_declaration {
   penstock_str scheme; /* TOML text of a scheme for this set only; empty: the scheme of the runtime */
   uint32_t flags;
   uint32_t reserved;
+  penstock_str agreement; /* lines of the frontend's own that must be equal on all ranks, "every = 30\n"; empty: none */
 } penstock_set_declaration;
 
 /* Makes a set: resolves rules, makes instances, checks fit and agreement, makes a plan. Collective over the set's ranks. */
@@ -133,6 +138,12 @@ PENSTOCK_API penstock_status* penstock_set_grad_scale(penstock_set* set, double 
 /* Sets OPTIMIZER_MOMENTUM after the declaration: from now on the optimizer itself applies momentum. FAILED_PRECONDITION if a
  * memory of the set applies momentum too. */
 PENSTOCK_API penstock_status* penstock_set_momentum(penstock_set* set);
+/* Compares `text`, lines of the frontend, with the texts of the set's other ranks, beside the step that is under way or comes
+ * next. It does not wait. Every rank of the set makes this call in the same steps. [control] */
+PENSTOCK_API penstock_status* penstock_set_agree(penstock_set* set, penstock_str text);
+/* Waits for the answer, after the waits for results. MISMATCH on every rank where texts differ, with the first line that does
+ * and each rank's version: then every rank ends the step with PENSTOCK_STEP_FORGOTTEN, and the set may go on. [control] */
+PENSTOCK_API penstock_status* penstock_set_agreed(penstock_set* set);
 /* Returns a checksum, equal on all machines; other bytes have it only by chance. `data` may be null if `size` is 0. [any] */
 PENSTOCK_API uint64_t penstock_checksum(const void* data, uint64_t size);
 /* Checks that all ranks hold equal parameters, between two steps, best before the first. `names` and `checksums`
@@ -193,8 +204,7 @@ enum { PENSTOCK_DEFERS_NOTHING = 0, PENSTOCK_DEFERS_LEGS = 1, PENSTOCK_DEFERS_ST
 PENSTOCK_API penstock_status* penstock_set_defers(penstock_set* set, uint32_t* defers);
 /* Ends backward: closes the set, waits for the legs of backward (STEP: for none), launches the other legs. */
 PENSTOCK_API penstock_status* penstock_backward_end(penstock_set* set);
-/* Waits until no leg of any step is under way. */
-PENSTOCK_API penstock_status* penstock_flush(penstock_set* set);
+PENSTOCK_API penstock_status* penstock_flush(penstock_set* set); /* waits until no leg of any step is under way */
 
 /* ---- The step of an optimizer ----
  *
@@ -210,7 +220,6 @@ enum {
   PENSTOCK_PHASE_OPEN = 2,         /* gradients may be handed in */
   PENSTOCK_PHASE_SYNCHRONIZED = 3, /* all results were waited for; the outcome is open */
   PENSTOCK_PHASE_DEFERRED = 4,     /* the update is promised; results may still be in exchange */
-
   PENSTOCK_GRADIENT_ADDS_UP = 0, /* nothing to do: further passes add to the gradient */
   PENSTOCK_GRADIENT_HELD = 1,    /* it must not be sent yet: penstock_step_rest will list it */
   PENSTOCK_GRADIENT_BEGIN = 2,   /* no step is open: begin a step, then hand it in. Several threads may receive this at a time */
@@ -244,16 +253,15 @@ PENSTOCK_API penstock_status* penstock_step_restart(penstock_set* set);
  * forgotten does not count: phase, switches and random numbers stay as they were. (If a bucket delivers nothing, because it is
  * void or a collective refused it, its values are *given back* within the step.) Frontends report what they see; the core
  * derives the outcome, by one rule for all frontends. All ranks of a set must see equal events. [application] */
-/* Moments of an optimizer's step. */
 enum {
-  PENSTOCK_OPTIMIZER_BEGINS = 1,
+  PENSTOCK_OPTIMIZER_BEGINS = 1, /* moments of an optimizer's step */
   PENSTOCK_OPTIMIZER_ENDS = 2,
   PENSTOCK_OPTIMIZER_LEAVES_OUT = 3 /* instead of ENDS: it changed nothing (a loss scaler found an infinity) */
 };
 /* Reports that the optimizer of the parameters of `gradients` [n_gradients] (indices of the set, copied) is at `moment`. The
  * optimizer applies the results that these gradients hold at BEGINS, and the results of a backward between BEGINS and ENDS (a
  * closure). `gone` [n_gradients] (null: no result is gone): gone[i] is not 0 if gradients[i] does not hold its result at this
- * moment. The result never got there, or it was thrown away. At ENDS this counts only after a backward since BEGINS. */
+ * moment. At ENDS this counts only after a backward since BEGINS. */
 PENSTOCK_API penstock_status* penstock_optimizer_step(penstock_set* set, const uint64_t* gradients, const uint8_t* gone,
                                                       uint64_t n_gradients, uint32_t moment);
 /* Reports lost results when the next backward comes, or at the end, if no optimizer has stepped since the results came:
@@ -263,10 +271,8 @@ PENSTOCK_API penstock_status* penstock_results_gone(penstock_set* set, const uin
 /* Sets *open to 1 if a step has begun and the calls above do not decide the fate of some gradient: the frontend must then
  * inspect its gradients and call penstock_results_gone. 0: there is nothing to inspect. */
 PENSTOCK_API penstock_status* penstock_outcome_open(penstock_set* set, uint32_t* open);
-
-/* How a step ends. */
 enum {
-  PENSTOCK_STEP_FORGOTTEN = 0,
+  PENSTOCK_STEP_FORGOTTEN = 0, /* how a step ends */
   PENSTOCK_STEP_APPLIED = 1,
   PENSTOCK_STEP_AS_SEEN = 2 /* decided from penstock_optimizer_step and penstock_results_gone: forgotten if an optimizer left its
                                step out, or the result is gone without a step; applied if an optimizer has stepped, or if the
@@ -277,9 +283,8 @@ enum {
  * with its present plan. Under deferral the order is backward_end, all waits, step_end; step_end also waits for legs still in
  * exchange. FAILED_PRECONDITION, and the step has not ended: a gradient is forgotten although `[runtime] forget` is false. */
 PENSTOCK_API penstock_status* penstock_step_end(penstock_set* set, uint32_t outcome);
-/* Zeroes the contents of the set's memories: residuals, momenta, shifts with their estimates. Call it on every rank or on no
- * rank. A step under way ends as forgotten. It is for a loop that leaves out every step because of values that an earlier step
- * left in the memories; `[runtime] forget_limit` does it automatically. */
+/* Zeroes the contents of the set's memories, on every rank or on none. A step under way ends as forgotten. It is for a loop that
+ * leaves out every step because of values in the memories; `[runtime] forget_limit` does it automatically. */
 PENSTOCK_API penstock_status* penstock_set_let_go(penstock_set* set);
 /* Saves the state of a set on this rank: residuals, factors, step index, plan. It flushes first. If a step has not ended, the
  * state before that step is saved, and the step goes on. Refused for a torn set, and in the middle of a step with `[runtime]
@@ -305,8 +310,7 @@ PENSTOCK_API penstock_status* penstock_set_reset(penstock_set* set);
 /* Reports the set's plan and its counters per gradient and step as JSON. */
 PENSTOCK_API penstock_status* penstock_set_report(penstock_set* set, void* context, penstock_text_sink sink);
 
-/* Totals since the set was made. */
-typedef struct penstock_counters {
+typedef struct penstock_counters { /* totals since the set was made */
   uint64_t struct_size;
   uint64_t steps; /* steps with an applied gradient */
   uint64_t gradient_bytes;  /* uncompressed bytes of the gradients that took part */
@@ -343,8 +347,7 @@ typedef struct penstock_operation_declaration {
 PENSTOCK_API penstock_status* penstock_operation_submit(penstock_runtime* runtime,
                                                         const penstock_operation_declaration* declaration,
                                                         penstock_operation** operation);
-/* Starts `n_operations` operations, all or none, in less time. `declarations` is an array; its stride is the first element's
- * struct_size. `operations` [n_operations] is filled on success. */
+/* Starts all of them or none, in less time. `declarations` is an array with the first element's struct_size as its stride. */
 PENSTOCK_API penstock_status* penstock_operations_submit(penstock_runtime* runtime,
                                                          const penstock_operation_declaration* declarations,
                                                          uint64_t n_operations, penstock_operation** operations);
@@ -361,10 +364,9 @@ PENSTOCK_API void penstock_operation_release(penstock_operation* operation); /* 
 /* ---- Uneven data ---- */
 #define PENSTOCK_NO_RANK 0xFFFFFFFFu
 
-/* Joins: the data of this rank is at an end, but other ranks may have more. This rank stays until every rank has joined; then
- * all go on normally. Until then it adds zeros to named sums of other ranks, and takes part in the steps of its sets, whose
- * steps, plans and switches follow the other ranks; means are still divided by the number of all ranks. Its memories send
- * their contents in these steps as if the gradients were absent; results are dropped.
+/* Joins: the data of this rank is at an end. It stays until every rank has joined; then all go on normally. Until then it adds
+ * zeros to named sums of other ranks, and takes part in steps of its sets, whose steps, plans and switches follow the others;
+ * means are still divided by the number of all ranks. Its memories send as if the gradients were absent; results are dropped.
  * It waits up to `patience_us` microseconds (0: no limit). *last_rank is the last rank that joined, equal on all ranks, or
  * PENSTOCK_NO_RANK if the wait was too short: the rank has joined nevertheless, and must call this again to keep taking part.
  * While a rank has joined, all other named operations (of another pattern or reduction) fail with FAILED_PRECONDITION on the
@@ -373,8 +375,7 @@ PENSTOCK_API void penstock_operation_release(penstock_operation* operation); /* 
  * Threads: no other call on a set of the runtime may run during this call. */
 PENSTOCK_API penstock_status* penstock_join(penstock_runtime* runtime, uint64_t patience_us, uint32_t* last_rank);
 
-/* ---- Ranks that train apart ---- */
-/* The outer step of DiLoCo (algorithm 1) for one parameter. All arrays are [count] of `dtype`, in host memory. */
+/* ---- Ranks that train apart: DiLoCo's outer step (algorithm 1) of one parameter; arrays are [count], in host memory ---- */
 typedef struct penstock_outer_step {
   uint64_t struct_size;
   void* anchor;

@@ -8,7 +8,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char, c_double, c_int32, c_int64, c_uin
 from penstock._structures import Sized, Text
 
 ABI_MAJOR = 0
-ABI_MINOR = 14
+ABI_MINOR = 15
 OK = 0
 INVALID_ARGUMENT = 1
 FAILED_PRECONDITION = 2
@@ -233,6 +233,7 @@ class SetDeclaration(Sized):
         ("scheme", Str),
         ("flags", c_uint32),
         ("reserved", c_uint32),
+        ("agreement", Str),
     ]
 
 
@@ -307,8 +308,10 @@ FUNCTIONS = {
     "version": (Str, ()),
     "abi_version": (c_uint32, ()),
     "runtime_open": (c_void_p, (POINTER(RuntimeOptions), POINTER(c_void_p))),
+    "runtime_leave": (c_void_p, (c_void_p, c_uint64, POINTER(c_uint32))),
     "runtime_close": (None, (c_void_p,)),
     "abort": (None, (c_void_p, Str)),
+    "runtime_check": (c_void_p, (c_void_p,)),
     "runtime_topology": (c_void_p, (c_void_p, POINTER(Topology))),
     "runtime_report": (c_void_p, (c_void_p, c_void_p, TEXT_SINK_SIGNATURE)),
     "timeline": (c_void_p, (c_void_p, Str)),
@@ -318,6 +321,8 @@ FUNCTIONS = {
     "set_learning_rates": (c_void_p, (c_void_p, POINTER(c_double), c_uint64)),
     "set_grad_scale": (c_void_p, (c_void_p, c_double)),
     "set_momentum": (c_void_p, (c_void_p,)),
+    "set_agree": (c_void_p, (c_void_p, Str)),
+    "set_agreed": (c_void_p, (c_void_p,)),
     "checksum": (c_uint64, (c_void_p, c_uint64)),
     "set_compare_parameters": (
         c_void_p,

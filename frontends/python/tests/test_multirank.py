@@ -1,6 +1,8 @@
 """Several ranks under mpirun. Each test runs one script of tests/ranks, and the names of its
 functions describe the checks."""
 
+import re
+
 import pytest
 from launch import ALONE, HERE, OVER_UCX, WORLDS, run_python, run_ranks, succeed, worlds
 
@@ -126,6 +128,23 @@ def test_who_says_which_ways_open_mpi_takes_is_asked(monkeypatch):
     monkeypatch.setenv("OMPI_MCA_btl", "self,vader,tcp")
     done = run_ranks("listening.py", 2, starter=PLAIN_MPIRUN)
     assert done.returncode != 0 and "AssertionError: ['00000000:" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("how", ("shutdown", "exit"))
+def test_rank_0_that_ended_well_stays_until_the_others_have_left_and_names_them(how):
+    said = run_ranks("ends_first.py", 3, how).stdout
+    assert "rank 1 saved" in said and "rank 2 saved" in said, said
+    warned = [line for line in said.splitlines() if "rank 0 has ended" in line]
+    assert warned and "stays for ranks 1 and 2" in warned[0] and "runtime.busy_limit_s" in warned[0], said
+    if how == "shutdown":
+        assert int(re.search(r"rank 0 stayed for (\d+) s", said)[1]) >= 7, said
+
+
+def test_ctrl_c_at_a_rank_0_that_stays_ends_the_run_and_the_others_are_told():
+    said = run_ranks("ends_first.py", 3, "interrupted", starter=ALONE).stdout
+    assert re.search(r"rank 0 was interrupted, after [12] s", said), said
+    for rank in (1, 2):
+        assert re.search(rf"rank {rank} got: .*rank 0 has left the run", said), said
 
 
 @pytest.mark.skipif(OVER_UCX, reason="torchrun ends the survivors before they have spoken")

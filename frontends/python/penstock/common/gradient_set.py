@@ -40,6 +40,7 @@ class GradientSet:
         flags: int,
         scheme: str,
         ranks: tuple[int, ...] = (),
+        agreement: str = "",
     ) -> None:
         self.library = library
         self.name = name
@@ -79,6 +80,7 @@ class GradientSet:
             n_ranks=len(ranks),
             scheme=c.Str.of(scheme),
             flags=flags,
+            agreement=c.Str.of(agreement),
         )
         library.check(library.set_create(runtime, byref(declaration), byref(self._handle)))
         self.set_passes(1)
@@ -279,6 +281,16 @@ class GradientSet:
         """Sets the learning rate of each gradient from the next step on. nan: the gradient has no
         learning rate, or its rate has not changed."""
         self._call(self.library.set_learning_rates, (c_double * len(rates))(*rates), len(rates))
+
+    def agree(self, text: str) -> None:
+        """Compares lines with those of the set's other ranks, beside the step under way, without
+        waiting. `agreed` has the answer."""
+        self._call(self.library.set_agree, c.Str.of(text))
+
+    def agreed(self) -> None:
+        """Waits until these lines are compared. HorovodInternalError on every rank where they
+        differ, with the first line that differs. Then every rank ends the step as forgotten."""
+        self._call(self.library.set_agreed)
 
     def compare_parameters(self, named: Sequence[tuple[str, int]], advice: str) -> None:
         """Compares names and checksums of parameters over the ranks. If they differ,

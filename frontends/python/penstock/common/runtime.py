@@ -20,6 +20,8 @@ from penstock.common.gradient_set import GradientSet, GradientSpec, report_of
 from penstock.common.operation import Memory, Operation, Wish, submit
 
 
+_SLICE_US = 200_000  # how long a wait stays away from Python, which handles signals in between
+
 # Patterns that show that a run averages data. Other patterns also carry a frontend's own texts and
 # first parameters.
 _USES = frozenset((c.ALL_REDUCE, c.REDUCE_SCATTER, c.ALL_TO_ALL))
@@ -150,10 +152,12 @@ class Runtime:
         scheme: str = "",
         ranks: tuple[int, ...] = (),
         says_line: bool = True,
+        agreement: str = "",
     ) -> GradientSet:
         """Makes a set over `ranks` (ascending; none: all ranks). Collective over these ranks. Their
         n-th set gets the name KIND.n, followed by the ranks if they are not all.
 
+        agreement: lines of the frontend that must be equal on these ranks, such as "every = 30".
         says_line: rank 0 prints the line about the run if this is its first set. Without it the
         frontend calls `say_first_round`."""
         with self._lock:
@@ -162,7 +166,9 @@ class Runtime:
         name = f"{kind}.{number}"
         if ranks:
             name += " of ranks " + ",".join(str(rank) for rank in ranks)
-        made = GradientSet(self.library, self._handle, name, gradients, flags, scheme, ranks)
+        made = GradientSet(
+            self.library, self._handle, name, gradients, flags, scheme, ranks, agreement
+        )
         with self._lock:
             # Held until close, because the garbage collector would destroy a set at different
             # moments on different ranks.
@@ -241,6 +247,11 @@ class Runtime:
         """Ends every wait of all ranks with an error that carries `reason`."""
         self.library.abort(self._handle, c.Str.of(reason))
 
+    def check(self) -> None:
+        """Raises HorovodInternalError if the run was given up, on this rank or another one. For
+        code that makes no other call for long."""
+        self.library.check(self.library.runtime_check(self._handle))
+
     def destroy_set(self, gradients: GradientSet) -> None:
         """Destroys one set before the runtime closes."""
         with self._lock:
@@ -254,8 +265,23 @@ class Runtime:
             sets, self._sets = self._sets, []
         for gradients in sets:
             gradients.destroy()
-        handle, self._handle = self._handle, c_void_p()
-        self.library.runtime_close(handle)
-        if self._borrowed:
-            self._borrowed.close()
-            self._borrowed = None
+        try:
+            self._leave()
+        finally:
+            handle, self._handle = self._handle, c_void_p()
+            self.library.runtime_close(handle)
+            borrowed, self._borrowed = self._borrowed, None
+            if borrowed:
+                borrowed.close()
+
+    def _leave(self) -> None:
+        """Rank 0 stays until the other ranks have left. A signal ends it, and with it the run."""
+        all_left = c_uint32()
+        try:
+            while not all_left.value:
+                self.library.check(
+                    self.library.runtime_leave(self._handle, _SLICE_US, byref(all_left))
+                )
+        except BaseException as error:  # KeyboardInterrupt, or what a signal's handler raises
+            self.abort(f"rank 0 did not wait any longer for the others: {error!r}")
+            raise
