@@ -48,7 +48,8 @@ penstock_tensor tensor_view(void* data, const std::vector<std::int64_t>& shape, 
 
 GradientSet::GradientSet(penstock_runtime* runtime, std::string name,
                          const std::vector<GradientSpec>& gradients, std::uint32_t flags,
-                         const std::string& scheme, const Ranks& ranks)
+                         const std::string& scheme, const Ranks& ranks,
+                         const std::string& agreement)
     : name_(std::move(name)), n_gradients_(gradients.size()) {
   std::vector<penstock_gradient_declaration> declared(gradients.size());
   std::vector<const penstock_gradient_declaration*> pointers(gradients.size());
@@ -73,6 +74,7 @@ GradientSet::GradientSet(penstock_runtime* runtime, std::string name,
   declaration.flags = flags;
   declaration.ranks = ranks.data();
   declaration.n_ranks = ranks.size();
+  declaration.agreement = view(agreement);
   check(penstock_set_create(runtime, &declaration, &handle_));
 }
 

@@ -54,10 +54,10 @@ penstock_tensor tensor_view(void* data, const std::vector<std::int64_t>& shape, 
 // penstock_gradient_ready and penstock_gradient_came.
 class GradientSet {
  public:
-  // Collective.
+  // Collective. agreement: lines that must be equal on all ranks of the set.
   GradientSet(penstock_runtime* runtime, std::string name,
               const std::vector<GradientSpec>& gradients, std::uint32_t flags,
-              const std::string& scheme, const Ranks& ranks);
+              const std::string& scheme, const Ranks& ranks, const std::string& agreement = {});
   ~GradientSet() { destroy(); }
   GradientSet(const GradientSet&) = delete;
   GradientSet& operator=(const GradientSet&) = delete;

@@ -102,13 +102,14 @@ penstock_runtime* current() {
 std::shared_ptr<GradientSet> create_set(const std::string& kind,
                                         const std::vector<GradientSpec>& gradients,
                                         std::uint32_t flags, const std::string& scheme,
-                                        const Ranks& ranks) {
+                                        const Ranks& ranks, const std::string& agreement) {
   penstock_runtime* const runtime = current();
   const std::string text = scheme_text(scheme);
   std::string name = kind + "." + std::to_string(world().n_sets[ranks]++);
   const char* between = " of ranks ";
   for (const std::uint32_t rank : ranks) name += std::exchange(between, ",") + std::to_string(rank);
-  auto made = std::make_shared<GradientSet>(runtime, name, gradients, flags, text, ranks);
+  auto made =
+      std::make_shared<GradientSet>(runtime, name, gradients, flags, text, ranks, agreement);
   world().sets.push_back(made);
   return made;
 }

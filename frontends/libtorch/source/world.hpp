@@ -15,11 +15,11 @@ penstock_runtime* current();
 
 // Makes the next set, named after its `kind`. The set ends with the runtime at the latest.
 // `scheme`: TOML text, or the path of a .toml file; empty: the scheme of the configuration.
-// Collective.
+// `agreement`: lines that must be equal on all ranks of the set. Collective.
 std::shared_ptr<GradientSet> create_set(const std::string& kind,
                                         const std::vector<GradientSpec>& gradients,
                                         std::uint32_t flags, const std::string& scheme,
-                                        const Ranks& ranks);
+                                        const Ranks& ranks, const std::string& agreement = {});
 
 // The number of ranks in the list; an empty list stands for all ranks.
 std::size_t size_of(const Ranks& ranks);

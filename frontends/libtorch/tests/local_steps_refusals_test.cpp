@@ -152,6 +152,22 @@ TEST_F(LibtorchLocalStepsRefusals, ParametersThatDifferAtTheFirstStepAreNamed) {
                [&] { optimizer.synchronize(); });
 }
 
+TEST_F(LibtorchLocalStepsRefusals, WhatRanksMustShareIsComparedAndNamedOnEveryRank) {
+  if (size() == 1) GTEST_SKIP() << "needs two ranks";
+  const bool is_last = rank() + 1 == size();
+  expect_error(PENSTOCK_MISMATCH, "has \"every = 3\"",
+               [&] { wrap({.every = is_last ? 3 : 2, .scheme = kNone}); });
+  {
+    LocalSteps optimizer = wrap({.every = 3, .scheme = kNone});
+    for (int step = is_last ? 1 : 0; step < 2; ++step) optimizer.step();
+    expect_error(PENSTOCK_MISMATCH, "has \"steps = 1\"", [&] { optimizer.synchronize(); });
+  }
+  LocalSteps optimizer = wrap({.every = 1, .scheme = kNone});
+  if (is_last) optimizer.set_outer(OuterStep{.lr = 0.25});
+  expect_error(PENSTOCK_MISMATCH, "has \"outer = lr 0.25, momentum 0.9, nesterov\"",
+               [&] { optimizer.step(); });
+}
+
 TEST_F(LibtorchLocalStepsRefusals, AParameterElsewhere) {
   NamedTensors named;
   named.insert("far", ::torch::empty({2}, ::torch::kMeta).requires_grad_());

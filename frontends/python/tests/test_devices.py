@@ -118,6 +118,7 @@ def test_the_check_of_a_device_finds_the_curve_of_the_cpu_on_the_cpu():
     assert len(lines) == 6 and all("at most 0.00% apart" in line for line in lines), done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("route, dtype", (("flat", "bfloat16"), ("hierarchical", "float32")))
 def test_the_check_of_methods_finds_the_bits_of_the_cpu_on_the_cpu(route, dtype):
     words = ("--device", "cpu", "--steps", "3", "--route", route, "--dtype", dtype)

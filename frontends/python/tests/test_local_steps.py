@@ -1,8 +1,10 @@
 """Ranks that train apart: the order of exchanges, the layers, and runs on several ranks."""
 
+import re
+
 import pytest
 import torch
-from launch import run_ranks, succeed, worlds
+from launch import ALONE, run_ranks, succeed, worlds
 
 from penstock.common.rotation import Rotation
 from penstock.torch.apart.fragment import values_of
@@ -143,6 +145,18 @@ def test_the_report_tells_the_delay_that_hides_an_exchange(rotation, waits, hide
 @pytest.mark.parametrize("ranks", worlds((1, 2, 3, 4, 8), (1, 3)))
 def test_ranks_that_train_apart_do_what_the_papers_say(ranks):
     succeed("local_steps.py", ranks)
+
+
+@pytest.mark.parametrize("ranks", worlds((2, 3, 4), (2,)))
+def test_what_ranks_must_share_is_compared_and_a_difference_is_an_error_on_every_rank(ranks):
+    succeed("local_steps_agree.py", ranks)
+
+
+def test_a_rank_that_ends_between_two_exchanges_is_noticed_at_the_next_step():
+    said = run_ranks("local_steps_dies.py", 3, starter=ALONE).stdout
+    for rank in (0, 1):
+        stopped = re.search(rf"rank {rank} stopped after step (\d+): .*the disk is full", said)
+        assert stopped and int(stopped[1]) < 300, said
 
 
 @pytest.mark.parametrize("ranks", (2, 4))

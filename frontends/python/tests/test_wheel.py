@@ -79,6 +79,7 @@ def test_what_is_installed_works_outside_the_checkout(installed):
     assert {plugin.parent for plugin in plugins} == {installed / "lib/penstock/plugins"}
 
 
+@pytest.mark.long
 def test_the_command_comes_along_and_finds_schemes_and_python(installed):
     ran = run(installed, "-m", "penstock", "config", "check", "conf/dgc.toml")
     assert ran.returncode == 0 and ran.stdout == "ok conf/dgc.toml\n", ran.stdout + ran.stderr

@@ -44,7 +44,8 @@ at::Tensor values_of(const at::Tensor& parameter) {
 }
 
 Fragment::Fragment(std::vector<NamedParameter> named, const OuterStep& outer,
-                   const std::string& scheme, bool on_host, const Ranks& ranks)
+                   const std::string& scheme, bool on_host, const Ranks& ranks,
+                   const std::string& agreement)
     : named_(std::move(named)) {
   const at::NoGradGuard without_history;
   std::vector<GradientSpec> specs;
@@ -56,7 +57,7 @@ Fragment::Fragment(std::vector<NamedParameter> named, const OuterStep& outer,
   }
   std::uint32_t flags = PENSTOCK_SET_REPORTS_OUTCOME;
   if (keeps_momentum(outer)) flags |= PENSTOCK_SET_OPTIMIZER_MOMENTUM;
-  set_ = create_set("local steps", specs, flags, scheme, ranks);
+  set_ = create_set("local steps", specs, flags, scheme, ranks, agreement);
   set_->call(penstock_set_passes, std::uint32_t{1}, std::uint64_t{0});
   tell(outer);
 }
@@ -83,18 +84,36 @@ void Fragment::take_anchors(bool with_momentum) {
 
 // ---- an exchange ----
 
-void Fragment::start() {
+void Fragment::start(const std::string& agreement) {
   const at::NoGradGuard without_history;
   // Memory comes first: without enough of it nothing has begun, and a later call may succeed.
   std::vector<at::Tensor> rooms;
   for (const Slot& slot : slots_) rooms.push_back(room_for(slot));
   set_->call(penstock_step_begin);
+  const std::string shared = agreement + frozen();
+  set_->call(penstock_set_agree, view(shared));
   is_there_ = false;
   results_ = std::move(rooms);
-  for (Slot& slot : slots_) {
-    slot.parameter.mutable_grad() = drift_of(slot);
-    slot.submit(*set_);
+  or_none([this] {
+    for (Slot& slot : slots_) {
+      slot.parameter.mutable_grad() = drift_of(slot);
+      slot.submit(*set_);
+    }
+  });
+}
+
+std::string Fragment::frozen() const {
+  constexpr std::size_t kMostNames = 20;
+  std::string names;
+  std::size_t n = 0;
+  for (const NamedParameter& one : named_) {
+    if (one.tensor.requires_grad()) continue;
+    names += (n++ == 0 ? "" : ", ") + one.name;
   }
+  if (n == 0) return "frozen parameters = none\n";
+  if (n <= kMostNames) return "frozen parameters = " + names + "\n";
+  return "frozen parameters = " + std::to_string(n) + " of " + std::to_string(named_.size()) +
+         ", checksum " + std::to_string(penstock_checksum(names.data(), names.size())) + "\n";
 }
 
 at::Tensor Fragment::drift_of(const Slot& slot) {
@@ -119,8 +138,29 @@ at::Tensor Fragment::room_for(const Slot& slot) {
 
 void Fragment::wait() {
   if (is_there_ || !is_under_way()) return;
+  or_none([this] { finish(); });
+}
+
+void Fragment::or_none(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error&) {
+    // A set that is torn may still write into them, until it is destroyed.
+    abandoned_.insert(abandoned_.end(), results_.begin(), results_.end());
+    clear();
+    throw;
+  }
+}
+
+void Fragment::finish() {
   const at::NoGradGuard without_history;
   wait_for_results();
+  try {
+    set_->call(penstock_set_agreed);
+  } catch (const Error&) {
+    set_->call(penstock_step_end, std::uint32_t{PENSTOCK_STEP_FORGOTTEN});
+    throw;
+  }
   for (Slot& slot : slots_) slot.finish();
   judge();
   const std::uint64_t count = numbers_.size();

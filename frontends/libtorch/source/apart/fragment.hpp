@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,8 +28,9 @@ class Fragment {
   // Collective over `ranks`. on_host: anchors, momenta and drifts lie in host memory, not on the
   // parameters' devices. Anchors of 16-bit parameters have 32 bits, because an outer step may be
   // too small for 16 bits. Throws for a device or an element type that cannot be exchanged.
+  // agreement: lines that must be equal on these ranks.
   Fragment(std::vector<NamedParameter> named, const OuterStep& outer, const std::string& scheme,
-           bool on_host, const Ranks& ranks);
+           bool on_host, const Ranks& ranks, const std::string& agreement);
   Fragment(const Fragment&) = delete;
   Fragment& operator=(const Fragment&) = delete;
 
@@ -47,10 +49,12 @@ class Fragment {
 
   // True from start() to land().
   bool is_under_way() const { return !results_.empty(); }
-  // Hands the drifts in. Returns at once; the exchange runs on threads of the runtime.
-  void start();
+  // Hands the drifts in. Returns at once; the exchange runs on threads of the runtime. agreement:
+  // lines that must be equal on all ranks in this exchange. They are compared beside it. Where they
+  // differ, wait() throws on every rank.
+  void start(const std::string& agreement);
   // Waits for the results and ends the step of the set. Does nothing if the results are there, or
-  // if no exchange is under way.
+  // if no exchange is under way. After an error there is no exchange any more.
   void wait();
   // Waits, takes the outer step and moves the parameters to mix * parameter + (1 - mix) * anchor.
   // Frozen parameters stay. A parameter whose result is not finite goes back to its anchor, which
@@ -66,10 +70,14 @@ class Fragment {
                const std::vector<at::Tensor>& results);
 
  private:
+  std::string frozen() const;
   at::Tensor drift_of(const Slot& slot);
   // Memory for a drift. Host memory is kept for the next round: the system clears new memory page
   // by page, which takes longer than the drift.
   at::Tensor room_for(const Slot& slot);
+  void finish();
+  // After an error of `work` no exchange is under way.
+  void or_none(const std::function<void()>& work);
   void wait_for_results();
   void judge();
   void clear();
@@ -77,6 +85,7 @@ class Fragment {
   const std::vector<NamedParameter> named_;
   std::vector<Slot> slots_;  // of the anchors; slot i belongs to parameter i
   std::vector<at::Tensor> momenta_, results_, rooms_;
+  std::vector<at::Tensor> abandoned_;   // results of exchanges that ended with an error
   std::vector<std::uint64_t> numbers_;  // of all gradients of the set
   std::vector<std::uint8_t> gone_;      // by parameter: not 0 if its result is not finite
   bool has_anchors_ = false;

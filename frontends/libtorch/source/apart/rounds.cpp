@@ -47,6 +47,12 @@ double checked_mix(double mix) {
   return mix;
 }
 
+// For a text that ranks compare.
+std::string line_of(const OuterStep& outer) {
+  return "outer = lr " + number_text(outer.lr) + ", momentum " + number_text(outer.momentum) +
+         (outer.nesterov ? ", nesterov\n" : "\n");
+}
+
 std::vector<NamedParameter> parameters_to_exchange(::torch::optim::Optimizer& optimizer,
                                                    const NamedTensors& named) {
   std::vector<NamedParameter> all = name_parameters(optimizer, named);
@@ -82,11 +88,15 @@ Rounds::Rounds(::torch::optim::Optimizer& optimizer, const NamedTensors& named,
   const std::vector<NamedParameter> all = parameters_to_exchange(optimizer, named);
   for (const NamedParameter& one : all) names_.push_back(one.name);
   const auto parts = fragments_of(names_, static_cast<std::size_t>(rotation_.fragments));
+  const std::string shared = "every = " + std::to_string(options.every) +
+                             "\nfragments = " + std::to_string(options.fragments) +
+                             "\ndelay = " + std::to_string(options.delay) +
+                             "\nmix = " + number_text(mix_) + "\n" + line_of(outer_);
   for (const auto& part : parts) {
     std::vector<NamedParameter> own;
     for (const std::size_t place : part) own.push_back(all[place]);
     fragments_.push_back(std::make_unique<Fragment>(std::move(own), outer_, options.scheme,
-                                                    options.anchors_on_host, ranks_));
+                                                    options.anchors_on_host, ranks_, shared));
   }
   all_rounds().push_back(this);
   before_shutdown(wait_for_all_rounds);
@@ -154,6 +164,8 @@ std::vector<std::pair<std::string, at::Tensor>> Rounds::anchors() {
 
 void Rounds::before_step() {
   check_alive();
+  // The next exchange would notice too, but it may be far away.
+  check(penstock_runtime_check(current()));
   if (count_parameters(optimizer_) != n_parameters_)
     refuse_argument(
         "LocalSteps takes no further parameter groups; add them to the optimizer before it is "
@@ -190,10 +202,14 @@ void Rounds::exchange() {
   if (landing && fragments_[*landing]->is_under_way()) await_and_land(*fragments_[*landing]);
   are_equal_ = false;
   if (!starting) return;
-  fragments_[*starting]->start();
+  start(*fragments_[*starting]);
   if (rotation_.delay > 0) return;
   await_and_land(*fragments_[*starting]);
   are_equal_ = fragments_.size() == 1 && mix_ == 0;
+}
+
+void Rounds::start(Fragment& fragment) const {
+  fragment.start("steps = " + std::to_string(steps_) + "\n" + line_of(outer_));
 }
 
 // Lands a result that is due. Waits before it is due, in synchronize(), say nothing about the
@@ -210,7 +226,7 @@ void Rounds::synchronize() {
   if (are_equal_) return;
   for (const auto& fragment : fragments_) {
     if (fragment->is_under_way()) land(*fragment, mix_);
-    fragment->start();
+    start(*fragment);
   }
   for (const auto& fragment : fragments_) land(*fragment, 0.0);
   are_equal_ = true;

@@ -83,6 +83,7 @@ class Rounds {
   void compare_anchors();
   void exchange();
   void await_and_land(Fragment& fragment);
+  void start(Fragment& fragment) const;
   void land(Fragment& fragment, double mix);
   void destroy_sets();
 

@@ -6,12 +6,15 @@ parameter to its anchor. The set compresses and averages the drift like gradient
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
 from penstock import _library as c
 from penstock.common.devices import HOST
+from penstock.common.exceptions import HorovodInternalError
 from penstock.common.gradient_set import GradientSpec
 from penstock.common.operation import TensorView
 from penstock.torch import devices, world
@@ -20,6 +23,7 @@ from penstock.torch.checks import Named
 from penstock.torch.tensors import DTYPES, check_may_be_written
 
 Tensors = Sequence[torch.Tensor]
+_MOST_NAMES = 20  # in a text that ranks compare
 _HALVES = (torch.float16, torch.bfloat16)
 
 
@@ -45,6 +49,7 @@ class Fragment:
     on_host: anchors, momenta and drifts lie in host memory, not on the parameters' devices. Anchors
     of 16-bit parameters have 32 bits, because an outer step may be too small for 16 bits.
     members: the world ranks that exchange, ascending; empty: all ranks.
+    agreement: lines that must be equal on these ranks.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class Fragment:
         scheme: str,
         on_host: bool,
         members: tuple[int, ...],
+        agreement: str,
     ) -> None:
         self.named = named
         self._parameters = [parameter for _, parameter in named]
@@ -76,7 +82,13 @@ class Fragment:
         self._gone: list[bool] = []  # by parameter: its result is not finite
         flags = c.SET_REPORTS_OUTCOME | (c.SET_OPTIMIZER_MOMENTUM if outer.has_momentum else 0)
         self.set = world.current().create_set(
-            "local steps", devices.with_room(specs), flags, scheme, members, says_line=False
+            "local steps",
+            devices.with_room(specs),
+            flags,
+            scheme,
+            members,
+            says_line=False,
+            agreement=agreement,
         )
         self.tell(outer)
 
@@ -106,19 +118,31 @@ class Fragment:
         return bool(self.results)
 
     @torch.no_grad()
-    def start(self) -> None:
-        """Hands the drifts in. Returns at once; the exchange runs on threads of the runtime."""
+    def start(self, agreement: str) -> None:
+        """Hands the drifts in. Returns at once; the exchange runs on threads of the runtime.
+
+        agreement: lines that must be equal on all ranks in this exchange. They are compared beside
+        it. Where they differ, `wait` raises HorovodInternalError on every rank."""
         # Memory comes first: without enough of it nothing has begun, and a later call may succeed.
         rooms = [self._room(number) for number in range(len(self._parameters))]
         self.set.step_begin()
+        self.set.agree(agreement + self._frozen())
         self._is_there = False
         self.results = rooms
-        for number, parameter in enumerate(self._parameters):
-            drift = self._drift(parameter, number)
-            view = self._views[number]
-            view.point_at(drift.data_ptr(), drift)
-            on_host = self._places[number] == HOST
-            self.set.ready(number, view, None if on_host else devices.current_stream(drift))
+        with self._or_none():
+            for number, parameter in enumerate(self._parameters):
+                drift = self._drift(parameter, number)
+                view = self._views[number]
+                view.point_at(drift.data_ptr(), drift)
+                on_host = self._places[number] == HOST
+                self.set.ready(number, view, None if on_host else devices.current_stream(drift))
+
+    def _frozen(self) -> str:
+        names = [name for name, parameter in self.named if not parameter.requires_grad]
+        if len(names) > _MOST_NAMES:
+            digest = zlib.crc32("\n".join(names).encode())
+            return f"frozen parameters = {len(names)} of {len(self.named)}, checksum {digest:08x}\n"
+        return f"frozen parameters = {', '.join(names) or 'none'}\n"
 
     def _drift(self, parameter: torch.Tensor, number: int) -> torch.Tensor:
         anchor, drift = self.anchors[number], self.results[number]
@@ -140,14 +164,32 @@ class Fragment:
 
     def wait(self) -> None:
         """Waits for the results and ends the step of the set. Does nothing if they are there, or
-        if no exchange is under way."""
+        if no exchange is under way. After an error there is no exchange any more."""
         if self._is_there or not self.under_way:
             return
+        with self._or_none():
+            self._finish()
+
+    @contextmanager
+    def _or_none(self) -> Iterator[None]:
+        """After an error within there is no exchange under way."""
+        try:
+            yield
+        except HorovodInternalError:
+            self.results, self._gone, self._is_there = [], [], False
+            raise
+
+    def _finish(self) -> None:
         if self.set.is_staged:
             for number, drift in enumerate(self.results):
                 self._wait_for(number, drift)
         else:
             self.set.wait_all()
+        try:
+            self.set.agreed()
+        except HorovodInternalError:
+            self.set.step_end(c.STEP_FORGOTTEN)
+            raise
         self._judge()
         every = list(range(len(self.named)))
         # A result that is not finite is thrown away, so its residual becomes what it was.

@@ -65,7 +65,13 @@ class Rounds:
         if process_set.included():
             members = members_of(process_set)
             self._names = [name for name, _ in named]
-            self.fragments = [Fragment(part, outer, scheme, on_host, members) for part in parts]
+            shared = (
+                f"every = {rotation.every}\nfragments = {rotation.fragments}\n"
+                f"delay = {rotation.delay}\nmix = {mix!r}\nouter = {outer!r}\n"
+            )
+            self.fragments = [
+                Fragment(part, outer, scheme, on_host, members, shared) for part in parts
+            ]
         else:
             world.current().note_outside()
         _live.add(self)
@@ -107,6 +113,7 @@ class Rounds:
         """Call it before every step of the optimizer. Collective before the first one."""
         if not self.fragments:
             return
+        world.current().check()  # the next exchange, which would notice too, may be far away
         if self._on_device:
             devices.refuse_capture_of_steps()
         self.take_anchors()
@@ -166,7 +173,7 @@ class Rounds:
 
     def _start(self, fragment: Fragment) -> None:
         world.current().say_first_round([one.set for one in self.fragments], self.rotation.every)
-        fragment.start()
+        fragment.start(f"steps = {self.steps}\nouter = {self.outer!r}\n")
 
     def _land(self, fragment: Fragment, mix: float) -> None:
         causes = fragment.land(self.outer, mix)
