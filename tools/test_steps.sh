@@ -160,10 +160,11 @@ own_tests() {
 
 # build_for PRESET PATTERN [NOT]: builds the tests of that preset whose names match. The target of a test also builds the
 # plugins that it loads.
+configure_more=() # arguments of cmake beside the preset
 build_for() {
   local preset=$1 tests
   # shellcheck disable=SC2086
-  cmake --preset "$preset" && tests=$(own_tests "$@") &&
+  cmake --preset "$preset" "${configure_more[@]}" && tests=$(own_tests "$@") &&
     nice -n 10 ninja -C "build/$preset" -j "$(nproc)" $tests
 }
 

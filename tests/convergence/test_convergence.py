@@ -2,8 +2,8 @@
 
 The schemes on text (twenty steps) together use every part of the runtime. The other compressors train on digits
 (sixty steps), in a tenth of the time. All schemes of a task run in one launch. The simulations are cached under
-build/, by their code and settings. `tools/test` takes one scheme of each family, on digits (forty steps). `tools/test
---all`, which sets TEST_ALL, trains those schemes for longer, some on text. tools/nightly, which sets TEST_LONG, takes
+build/, by their code and settings. Without variables it takes one scheme of each family, on digits (forty steps).
+`tools/test --all`, which sets TEST_ALL, trains those schemes for longer, some on text. tools/nightly, which sets TEST_LONG, takes
 every scheme.
 """
 

@@ -33,7 +33,9 @@ def nvcc() -> str | None:
 
 @pytest.fixture(scope="module")
 def whole() -> Path:
-    """With the programs for compute capability 9.0, which are built once."""
+    """With the programs for compute capability 9.0, which are built once, for ten minutes."""
+    if not os.environ.get("TEST_LONG"):
+        pytest.skip("tools/nightly runs it")
     if nvcc() is None:
         pytest.skip("no CUDA compiler: the pack has no programs")
     if not (REPOSITORY / "build/release/lib/libpenstock.so.0").exists():

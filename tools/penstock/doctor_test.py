@@ -34,6 +34,7 @@ def whole():
     return penstock("doctor", "--json", PYTHONPATH=str(ROOT / "frontends/python"))
 
 
+@pytest.mark.long
 def test_doctor_is_content_or_says_how_to_mend(whole):
     ran, lines = whole, json.loads(whole.stdout)
     problems = [line for line in lines if line["state"] == "problem"]

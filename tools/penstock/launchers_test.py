@@ -59,6 +59,7 @@ def test_variables_of_an_outer_or_earlier_launcher_do_no_harm(program):
     assert worlds(program) == ["world 0 2", "world 1 2"]
 
 
+@pytest.mark.long
 def test_torchrun_with_mpi_is_refused(program):
     ran = start(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2, "--master-port", 0, program, MPI)
     assert ran.returncode != 0 and not worlds(program)

@@ -60,6 +60,7 @@ def losses_of(config, out, *, ranks=3, steps=8 if IS_BRIEF else 20):
 
 
 @needs_mpirun
+@pytest.mark.long
 def test_a_new_composite_trains_to_the_bit_as_a_gather_does(new_plugins, tmp_path):
     folder, ran = new_plugins["composite"]
     assert ran[-1].returncode == 0, ran[-1].stdout + ran[-1].stderr
