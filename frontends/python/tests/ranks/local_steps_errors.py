@@ -114,6 +114,27 @@ def check_wrong_use_is_refused_with_a_sentence() -> None:
     each.close()
 
 
+def check_a_step_within_compiled_code_is_not_traced() -> None:
+    traced = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        traced.append(graph)
+        return graph.forward
+
+    model = make_model()
+    optimizer = wrap(model, every=2)
+
+    @torch.compile(backend=backend)
+    def step() -> None:
+        optimizer.step()
+
+    for number in range(5):
+        drift(model, number)
+        step()
+    assert not traced, f"{len(traced)} parts of the step were compiled"
+    end(optimizer)
+
+
 def check_the_hook_of_ddp_and_local_steps_refuse_each_other() -> None:
     join_torch()
     model = make_model()

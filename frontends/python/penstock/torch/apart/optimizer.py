@@ -22,6 +22,11 @@ from penstock.torch.settings import scheme_text
 from penstock.torch.state import KEY
 
 
+# torch.compile leaves these functions out: it would trace every call to the runtime. The public
+# torch.compiler.disable would import the compiler at once.
+_not_compiled = getattr(torch, "_disable_dynamo", lambda function: function)
+
+
 class _LocalSteps:
     """The methods that LocalSteps adds to the user's optimizer class. ``super()`` here is the
     user's optimizer."""
@@ -41,6 +46,7 @@ class _LocalSteps:
     def outer(self, outer: OuterStep | None) -> None:
         self._rounds.use(outer_of(outer))
 
+    @_not_compiled
     def step(self, closure: Any = None) -> Any:
         """Takes the step of the user's optimizer on this rank. If a fragment is due, then starts
         its exchange or applies its result."""
@@ -58,6 +64,7 @@ class _LocalSteps:
         rounds.after_step()
         return loss
 
+    @_not_compiled
     def synchronize(self) -> None:
         """Ends all rounds now, so that every rank holds equal parameters: at the end of training,
         or before a model is evaluated or saved. Costs a full exchange. Collective."""
