@@ -27,7 +27,9 @@ from penstock.common.devices import HOST
 from penstock.common.gradient_set import GradientSet, GradientSpec
 from penstock.common.operation import TensorView
 from penstock.torch import devices, world
-from penstock.torch.buckets import Bucket, check_world, memory_shape, mean_of_sparse, numbered
+from penstock.torch.buckets import (
+    Bucket, check_world, group_of_ddp, memory_shape, mean_of_sparse, numbered,
+)  # fmt: skip
 from penstock.torch.checks import Named
 from penstock.torch.options import OptimizerOptions
 from penstock.torch.loss_scaling import scaler_above, warn_of_untold_scale
@@ -57,6 +59,7 @@ class BucketExchange:
         self._named = named
         self._stands_in = False  # in this step DDP's join() stands in for this rank
         self._process_group = process_group
+        self._has_asked_ddp = process_group is not None
         self._held: list[Bucket] = []  # buckets of the first backward
         self._saved: dict[str, torch.Tensor] = {}  # state loaded before there was a set
         self._shards: list[dict[str, torch.Tensor]] = []  # states of all ranks, loaded before it
@@ -83,6 +86,8 @@ class BucketExchange:
         bucket = Bucket(given)
         if bucket.place != HOST:
             devices.refuse_capture()
+        if not self._has_asked_ddp:
+            self._process_group, self._has_asked_ddp = group_of_ddp(bucket.parameters), True
         if bucket.number == 0:
             self._held.clear()
             if self.set is not None:

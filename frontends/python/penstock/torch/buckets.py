@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from penstock.common.devices import HOST, Place
 from penstock.torch import devices, world
@@ -149,13 +151,25 @@ def memory_shape(parameter: torch.Tensor) -> tuple[int, ...]:
     return (*shape[:-1], 2 * shape[-1]) if shape else (2,)
 
 
+def group_of_ddp(parameters: Sequence[torch.Tensor]) -> dist.ProcessGroup | None:
+    """The process group of the DistributedDataParallel that has these parameters. None if it has
+    all ranks. A hook is not told the group, so all objects of the process are searched."""
+    wanted = {id(parameter) for parameter in parameters}
+    for one in gc.get_objects():
+        if issubclass(type(one), DistributedDataParallel) and "module" in one._modules:
+            if not wanted.isdisjoint(id(parameter) for parameter in one.module.parameters()):
+                group = one.process_group
+                return None if dist.get_world_size(group) == dist.get_world_size() else group
+    return None
+
+
 def mean_of_sparse(bucket: Bucket, process_group: dist.ProcessGroup | None) -> torch.Tensor:
     """The mean of a sparse parameter's gradients. The scheme does not apply to them: every rank
     gathers the rows of all ranks. Waits for the result."""
     if process_group is not None:
         raise ValueError(
-            "a sparse gradient is averaged over all ranks only: PenstockState(process_group=...) "
-            "needs torch.nn.Embedding(sparse=False)"
+            "a sparse gradient is averaged over all ranks only, and the process group of this "
+            "DistributedDataParallel has some of them: use torch.nn.Embedding(sparse=False)"
         )
     check_world(None)
     name = f"ddp.sparse.{bucket.number}"

@@ -30,7 +30,7 @@ class PenstockState:
         runtime is not open yet, the first backward opens it with this scheme as configuration.
     named_parameters: usually ``model.named_parameters()``; names for rules and reports. Without
         names the parameters are called parameter.0, parameter.1 and so on.
-    process_group: the group of the DDP object, if it is not torch's default group.
+    process_group: the ranks to average over; by default the group of the DDP object.
 
     A state does nothing before the first backward, so it may be made before the processes are. It
     may be pickled; the pickle contains the state of compression of this rank.

@@ -330,19 +330,22 @@ def check_names_are_the_models_and_rules_know_them() -> None:
 
 
 def check_a_process_group_of_some_ranks() -> None:
+    # The group of the DDP object, with and without a word to the state.
     members = list(range(max(1, SIZE - 1)))
     group = dist.new_group(members)
-    if RANK in members:
-        model = make_model()
-        ddp = DistributedDataParallel(model, process_group=group)
-        state = PenstockState(DENSE, process_group=group)
-        ddp.register_comm_hook(state, ddp_hook)
-        other = make_model()
-        train(ddp, sgd(model))
-        train(DistributedDataParallel(other, process_group=group), sgd(other))
-        close(model, other, tolerance=1e-6)
-        state.close()
-    dist.barrier()
+    for told in (group, None):
+        if RANK in members:
+            model = make_model()
+            ddp = DistributedDataParallel(model, process_group=group)
+            state = PenstockState(DENSE, process_group=told)
+            ddp.register_comm_hook(state, ddp_hook)
+            other = make_model()
+            train(ddp, sgd(model))
+            train(DistributedDataParallel(other, process_group=group), sgd(other))
+            close(model, other, tolerance=1e-6)
+            assert state.report()["world"] == len(members)
+            state.close()
+        dist.barrier()
 
 
 def check_a_scheduler_that_defers_is_refused() -> None:
