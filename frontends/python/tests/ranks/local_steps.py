@@ -225,6 +225,25 @@ def check_sixteen_bit_parameters_have_anchors_of_thirty_two() -> None:
     end(optimizer)
 
 
+def check_to_go_back_to_a_state_without_rounds_is_a_new_start() -> None:
+    def started(model: Any) -> Any:
+        return wrap(model, every=3, delay=1, scheme=TOPK)
+
+    model, fresh = make_model(), make_model()
+    optimizer = started(model)
+    best, best_inner = copied(model.state_dict()), copied(optimizer.state_dict())
+    train(model, optimizer, 0, 7)  # with an exchange under way
+    model.load_state_dict(best)
+    optimizer.load_state_dict(best_inner)
+    train(model, optimizer, 0, 7)
+    other = started(fresh)
+    train(fresh, other, 0, 7)
+    for key, value in fresh.state_dict().items():
+        assert torch.equal(value, model.state_dict()[key]), f"{key}: something is left of before"
+    end(optimizer)
+    end(other)
+
+
 def check_a_closure_and_a_schedule_of_the_inner_loop_work() -> None:
     model = make_model()
     optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), every=2)

@@ -245,6 +245,11 @@ class Fragment:
             self.set.step_end(c.STEP_FORGOTTEN)
         self.results, self._gone, self._is_there = [], [], False
 
+    def let_go(self) -> None:
+        """Drops anchors, momenta and what the set has left to send. No exchange is under way."""
+        self.anchors, self.momenta = [], []
+        self.set.let_go()
+
     def restore(self, anchors: Tensors, momenta: Tensors, results: Tensors) -> None:
         """Takes over copies of saved tensors, by parameter. `results` are the results of an
         exchange that had not landed, or empty."""

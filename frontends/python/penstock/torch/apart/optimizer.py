@@ -81,12 +81,16 @@ class _LocalSteps:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Loads a state that ``state_dict()`` returned. If ``compression_state_dict()`` was added
-        to it, also loads the state of the rounds. Call it on every rank."""
+        to it, also loads the state of the rounds. Otherwise a new round starts: the parameters of
+        the next step become the anchors, without outer momentum and residuals. Call it on every
+        rank."""
         own = {key: value for key, value in state_dict.items() if not _is_ours(key)}
         ours = {key: value for key, value in state_dict.items() if _is_ours(key)}
         super().load_state_dict(own)  # type: ignore[misc]
         if ours:
             self.load_compression_state_dict(ours)
+        else:
+            self._rounds.start_anew()
 
     def compression_state_dict(self) -> dict[str, torch.Tensor]:
         """Returns the state of the rounds on this rank: anchors, outer momentum, place in the

@@ -211,6 +211,23 @@ class Rounds:
         self.are_equal = are_equal
         self._is_checked = False
 
+    def start_anew(self) -> None:
+        """Starts like a new optimizer, after the program went back to a state without rounds.
+        Before the first step it does nothing. Every rank must call it."""
+        if self.steps == 0 or not self.alive:
+            return
+        self.forget()
+        for fragment in self.fragments:
+            fragment.let_go()
+        self.restored(steps=0, are_equal=True)
+        if self.fragments and world.rank() == 0:
+            print(
+                "penstock: LocalSteps starts a new round: the loaded state has no anchors, because "
+                "optimizer.compression_state_dict() was not saved with it",
+                file=sys.stderr,
+                flush=True,
+            )
+
     def close(self) -> None:
         """Throws exchanges under way away and destroys the sets. Every rank must call it."""
         _live.discard(self)
