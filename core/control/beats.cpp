@@ -163,9 +163,9 @@ void ClientBeats::open(int connection, uint32_t rank, uint16_t port, std::string
   in_port_t* const where = port_in(server.bytes);
   if (where == nullptr) return;
   *where = htons(port);
-  BeatSocket::Address own;  // any address, any port
-  own.bytes.ss_family = server.bytes.ss_family;
-  own.size = server.size;
+  // The address of the connection, so that a rank on loopback hears nobody outside; any port.
+  BeatSocket::Address own = own_address(connection);
+  if (in_port_t* const here = port_in(own.bytes); own.size != 0 && here != nullptr) *here = 0;
   if (!socket_.open(own, std::move(token))) return;
   server_ = server;
   rank_ = rank;

@@ -13,7 +13,8 @@ import penstock.torch as hvd
 
 
 def listening() -> list[str]:
-    """ADDRESS:PORT of the listening sockets of this process, in the kernel's form."""
+    """ADDRESS:PORT of the sockets of this process that listen, or receive datagrams of anybody, in
+    the kernel's form."""
     own = set()
     for file in Path("/proc/self/fd").iterdir():
         try:
@@ -21,10 +22,10 @@ def listening() -> list[str]:
         except OSError:
             continue  # the file of the listing, which is closed
     found = []
-    for table in ("tcp", "tcp6"):
+    for table, state in (("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")):
         for line in Path("/proc/self/net", table).read_text(encoding="ascii").splitlines()[1:]:
             words = line.split()
-            if words[3] == "0A" and f"socket:[{words[9]}]" in own:
+            if words[3] == state and f"socket:[{words[9]}]" in own:
                 found.append(words[1])
     return found
 
