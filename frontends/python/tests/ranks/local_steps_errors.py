@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import ddp_support
@@ -133,6 +134,24 @@ def check_a_step_within_compiled_code_is_not_traced() -> None:
         step()
     assert not traced, f"{len(traced)} parts of the step were compiled"
     end(optimizer)
+
+
+def check_an_optimizer_with_second_weights_is_warned_of() -> None:
+    class Free(torch.optim.SGD):
+        def train(self) -> None:
+            """Swaps the parameters back."""
+
+        def eval(self) -> None:
+            """Swaps the parameters for averaged weights."""
+
+    for kind, n_warnings in ((Free, 1), (torch.optim.SGD, 0)):
+        model = make_model()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            optimizer = wrap(model, kind(model.parameters(), lr=0.1), every=2)
+        found = [one for one in said if "keeps second weights in its state" in str(one.message)]
+        assert len(found) == n_warnings, said
+        end(optimizer)
 
 
 def check_the_hook_of_ddp_and_local_steps_refuse_each_other() -> None:

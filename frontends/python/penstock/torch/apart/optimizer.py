@@ -3,6 +3,7 @@ the ranks exchange the distance that their parameters have moved."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -196,6 +197,7 @@ def LocalSteps(  # noqa: N802 - a class to its user, like DistributedOptimizer
     process_set = global_process_set if process_set is None else process_set
     check_process_set(process_set)
     named = _named(optimizer, named_parameters, fragments)
+    _warn_of_second_weights(optimizer)
     exchanged = [parameter for _, parameter in named] if process_set.included() else []
     ownership.refuse_exchanged(exchanged)
     on_host = anchors == "cpu"
@@ -220,6 +222,19 @@ def _check_mix_and_anchors(mix: Any, anchors: Any) -> None:
         raise ValueError(
             f'anchors is {anchors!r}, expected "cpu", which keeps anchors and outer momentum in '
             "host memory, or None, which keeps them beside the parameters"
+        )
+
+
+def _warn_of_second_weights(optimizer: Any) -> None:
+    """Schedule-free optimizers have these methods, which swap the parameters for other weights."""
+    if all(callable(getattr(optimizer, name, None)) for name in ("train", "eval")):
+        warnings.warn(
+            f"{type(optimizer).__name__} has train() and eval(), so it keeps second weights in its "
+            "state. LocalSteps exchanges the parameters alone, so these weights stay different on "
+            "the ranks, and after optimizer.eval() the models of the ranks differ: evaluate in the "
+            "mode of training, after synchronize(), or average the second weights before eval() "
+            "(hvd.allreduce_ on each tensor of optimizer.state)",
+            stacklevel=3,
         )
 
 
