@@ -165,7 +165,7 @@ void ClientBeats::open(int connection, uint32_t rank, uint16_t port, std::string
   *where = htons(port);
   // The address of the connection, so that a rank on loopback hears nobody outside; any port.
   BeatSocket::Address own = own_address(connection);
-  if (in_port_t* const here = port_in(own.bytes); own.size != 0 && here != nullptr) *here = 0;
+  if (in_port_t* const here = port_in(own.bytes)) *here = 0;
   if (!socket_.open(own, std::move(token))) return;
   server_ = server;
   rank_ = rank;

@@ -261,7 +261,7 @@ enum {
 /* Reports that the optimizer of the parameters of `gradients` [n_gradients] (indices of the set, copied) is at `moment`. The
  * optimizer applies the results that these gradients hold at BEGINS, and the results of a backward between BEGINS and ENDS (a
  * closure). `gone` [n_gradients] (null: no result is gone): gone[i] is not 0 if gradients[i] does not hold its result at this
- * moment. At ENDS this counts only after a backward since BEGINS. */
+ * moment: it never got there, or was thrown away. At ENDS this counts only after a backward since BEGINS. */
 PENSTOCK_API penstock_status* penstock_optimizer_step(penstock_set* set, const uint64_t* gradients, const uint8_t* gone,
                                                       uint64_t n_gradients, uint32_t moment);
 /* Reports lost results when the next backward comes, or at the end, if no optimizer has stepped since the results came:
@@ -283,8 +283,8 @@ enum {
  * with its present plan. Under deferral the order is backward_end, all waits, step_end; step_end also waits for legs still in
  * exchange. FAILED_PRECONDITION, and the step has not ended: a gradient is forgotten although `[runtime] forget` is false. */
 PENSTOCK_API penstock_status* penstock_step_end(penstock_set* set, uint32_t outcome);
-/* Zeroes the contents of the set's memories, on every rank or on none. A step under way ends as forgotten. It is for a loop that
- * leaves out every step because of values in the memories; `[runtime] forget_limit` does it automatically. */
+/* Zeroes the set's memories (residuals, momenta, shifts with estimates), on every rank or on none. A step under way ends as
+ * forgotten. For a loop that leaves out every step because of values left there; `[runtime] forget_limit` does it by itself. */
 PENSTOCK_API penstock_status* penstock_set_let_go(penstock_set* set);
 /* Saves the state of a set on this rank: residuals, factors, step index, plan. It flushes first. If a step has not ended, the
  * state before that step is saved, and the step goes on. Refused for a torn set, and in the middle of a step with `[runtime]
@@ -347,7 +347,7 @@ typedef struct penstock_operation_declaration {
 PENSTOCK_API penstock_status* penstock_operation_submit(penstock_runtime* runtime,
                                                         const penstock_operation_declaration* declaration,
                                                         penstock_operation** operation);
-/* Starts all of them or none, in less time. `declarations` is an array with the first element's struct_size as its stride. */
+/* Starts all or none, in less time, and fills `operations`. The stride of `declarations` is the first element's struct_size. */
 PENSTOCK_API penstock_status* penstock_operations_submit(penstock_runtime* runtime,
                                                          const penstock_operation_declaration* declarations,
                                                          uint64_t n_operations, penstock_operation** operations);
@@ -366,7 +366,7 @@ PENSTOCK_API void penstock_operation_release(penstock_operation* operation); /* 
 
 /* Joins: the data of this rank is at an end. It stays until every rank has joined; then all go on normally. Until then it adds
  * zeros to named sums of other ranks, and takes part in steps of its sets, whose steps, plans and switches follow the others;
- * means are still divided by the number of all ranks. Its memories send as if the gradients were absent; results are dropped.
+ * means are still divided by the number of all ranks. Its memories send, as for absent gradients; results are dropped.
  * It waits up to `patience_us` microseconds (0: no limit). *last_rank is the last rank that joined, equal on all ranks, or
  * PENSTOCK_NO_RANK if the wait was too short: the rank has joined nevertheless, and must call this again to keep taking part.
  * While a rank has joined, all other named operations (of another pattern or reduction) fail with FAILED_PRECONDITION on the
@@ -375,7 +375,7 @@ PENSTOCK_API void penstock_operation_release(penstock_operation* operation); /* 
  * Threads: no other call on a set of the runtime may run during this call. */
 PENSTOCK_API penstock_status* penstock_join(penstock_runtime* runtime, uint64_t patience_us, uint32_t* last_rank);
 
-/* ---- Ranks that train apart: DiLoCo's outer step (algorithm 1) of one parameter; arrays are [count], in host memory ---- */
+/* ---- Ranks that train apart: DiLoCo's outer step (algorithm 1); arrays: [count] of `dtype`, in host memory ---- */
 typedef struct penstock_outer_step {
   uint64_t struct_size;
   void* anchor;
