@@ -11,12 +11,9 @@
 namespace penstock::arrival_test {
 namespace {
 
+using testing::contains;
 using testing::kLongUs;
 using testing::quick_options;
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 Control::Options at_one_place(uint32_t rank, uint16_t port, uint64_t deadline_us) {
   Control::Options options = quick_options(rank, 2);

@@ -12,15 +12,12 @@
 namespace penstock::control_test {
 namespace {
 
+using testing::contains;
 using testing::kLongUs;
 using testing::run_world;
 
 class ControlWorld : public ::testing::TestWithParam<uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, ControlWorld, test::worlds({1, 2, 3, 4, 8}));
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 TEST_P(ControlWorld, WhatOneRankPutsAllRanksGet) {
   run_world(GetParam(), [](Control& control) {

@@ -17,12 +17,9 @@ namespace penstock::failure_test {
 namespace {
 
 using testing::AddressBoard;
+using testing::contains;
 using testing::kLongUs;
 using testing::quick_options;
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 // Waits for the next frame of a connection.
 control::FrameKind next_kind(control::Link& link) {

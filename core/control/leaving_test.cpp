@@ -7,12 +7,9 @@
 namespace penstock::leaving_test {
 namespace {
 
+using testing::contains;
 using testing::kLongUs;
 using testing::run_world;
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 class LeavingWorld : public ::testing::TestWithParam<uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, LeavingWorld, test::worlds({1, 2, 3, 4, 8}));

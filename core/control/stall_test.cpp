@@ -15,12 +15,9 @@
 namespace penstock::stall_test {
 namespace {
 
+using testing::contains;
 using testing::kLongUs;
 using testing::run_world;
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 // Waits in a step until the step is over for every waiting rank.
 Status wait_in_step(Control& control, uint64_t step) {
