@@ -21,21 +21,36 @@ results=build/test-results
 # Tests with 2^24 elements take up to 2 GB each. A test that needs more than one core tells ctest so.
 at_a_time=$(($(nproc) < 4 ? $(nproc) : 4))
 counts=()      # arguments of count_tests.py
-table=()       # "seconds status title"
+table=()       # "seconds, seconds of a processor, status, title"
 second_try=yes # whether a failed test may run again (tools/ci/second_try.py)
 quick_filter=  # GTEST_FILTER of the release's tests
+processor=0    # see count_processor
+processor_behind=0
 closing=()     # lines in front of the line with the counts
 on_green=()    # a command for a run without a failure and without a second try; it gets the arguments of count_tests.py
 
-# note TITLE STATUS SECONDS
+# processor_of FILE: the seconds of a processor that the ended commands of a shell have used, with all processes that they
+# waited for. FILE has the output of the shell's own `times`.
+processor_of() {
+  awk -F '[ms ]+' 'NR == 2 { print int($1 * 60 + $2 + $3 * 60 + $4) }' "$1"
+}
+
+# count_processor: sets `processor` to what this shell's commands have used.
+count_processor() {
+  LC_ALL=C times >"$results/times" # not in $(...), because a subshell has used nothing
+  processor=$(processor_of "$results/times")
+}
+
+# note TITLE STATUS SECONDS PROCESSOR
 note() {
-  table+=("$(printf '%6d s  %-6s  %s' "$3" "$([[ $2 -eq 0 ]] && echo ok || echo FAILED)" "$1")")
+  table+=("$(printf '%6d s %6d s of a processor  %-6s  %s' "$3" "$4" "$([[ $2 -eq 0 ]] && echo ok || echo FAILED)" "$1")")
 }
 
 # finish: prints the ten slowest steps and tests, the failures, what became of them in a second try, and the line with
 # the counts.
 finish() {
-  printf '\nthe ten slowest steps:\n'
+  count_processor
+  printf '\nthe ten slowest steps (this run has used %d s of a processor):\n' "$((processor + processor_behind))"
   printf '%s\n' "${table[@]}" | sort -rn | head -n 10
   printf '\nthe ten slowest tests:\n'
   python3 tools/ci/count_tests.py --slowest 10 "${counts[@]}"
@@ -65,11 +80,18 @@ finish() {
 # step TITLE REMEDY -- COMMAND...: runs the command, notes its time, and explains a failure. The status is the command's
 # status.
 step() {
-  local title=$1 status=0
+  local title=$1 status=0 before
+  count_processor
+  before=$processor
   run_step "$@" || status=$?
-  [[ ! -s $results/seconds ]] || step_seconds=$(<"$results/seconds") # of a command in the background
-  rm -f "$results/seconds"
-  note "$title" "$status" "$step_seconds"
+  count_processor
+  processor=$((processor - before))
+  if [[ -s $results/behind ]]; then # the times of a command in the background
+    read -r step_seconds processor <"$results/behind"
+    processor_behind=$((processor_behind + processor))
+  fi
+  rm -f "$results/behind"
+  note "$title" "$status" "$step_seconds" "$processor"
   [[ $status -eq 0 ]] || complain_about_step
   return "$status"
 }
@@ -83,8 +105,8 @@ check() {
 
 # warn TITLE REMEDY -- COMMAND...: a step whose failure is only named in the closing lines.
 warn() {
-  run_step "$@" && { note "$1" 0 "$step_seconds" && return; }
-  note "$1" 1 "$step_seconds"
+  run_step "$@" && { note "$1" 0 "$step_seconds" 0 && return; }
+  note "$1" 1 "$step_seconds" 0
   closing+=("warning: $1: $2 (${step_log#"$repository"/})")
 }
 
@@ -146,8 +168,8 @@ build_all() {
 }
 
 # Tests that run under sanitizers. asan: tests of all code that reads received bytes, without whole steps of every method,
-# which take 400 s; tools/nightly has these. tsan: tests of all code with threads.
-asan_tests='^(core|command|kernels|wire|collectives|planning|rig|loopback|oktopk|decode)_'
+# which take 400 s, and without the command; tools/nightly has these. tsan: tests of all code with threads.
+asan_tests='^(core|kernels|wire|collectives|planning|rig|loopback|oktopk|decode)_'
 not_under_asan='^core_set_methods_test$'
 tsan_tests='^(core_(base|comm|control|library|operations|plugin|set|trace)|collectives|loopback_collective|oktopk_collective)_test$'
 

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import sources
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +16,9 @@ def nvcc() -> str:
     if found is None:
         pytest.skip(f"no CUDA compiler: nvcc is neither on the search path nor in {beside.parent}")
     return found
+
+
+@pytest.fixture(scope="session")
+def commands(nvcc: str) -> dict[str, sources.Command]:
+    """By file: the compile command of a build with CUDA."""
+    return sources.commands(nvcc)

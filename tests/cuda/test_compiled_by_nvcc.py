@@ -1,21 +1,41 @@
-"""The CUDA part compiled by nvcc, if there is one: nvcc refuses some code that the compiler of the simulated device takes."""
+"""The CUDA part compiled by nvcc, if there is one: nvcc refuses some code that the compiler of the simulated device takes.
+tools/nightly compiles and links it whole, as it goes into the pack of tools/gpu-check."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from sources import REPOSITORY, kernels
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tools"))
 
 from gpu_check.build import PROGRAMS  # noqa: E402
 
 BUILT = REPOSITORY / "build/gpu-pack-build"
-SOURCES = [*sorted((REPOSITORY / "sdk/kernels/cuda").glob("*.cu"))]
+SOURCES = [source for source in kernels() if source.parent.name == "cuda" and "kernels" in source.parts]
+# Beside kernels: what is compiled against CUDA's headers.
+AGAINST_HEADERS = [
+    source
+    for room in ("core/device/cuda", "plugins/collectives/nccl")
+    for source in sorted((REPOSITORY / room).glob("*.cpp"))
+    if not source.stem.endswith("_test")
+]
+is_long = pytest.mark.skipif("TEST_LONG" not in os.environ, reason="tools/nightly")
+
+
+@pytest.mark.parametrize("source", kernels(), ids=lambda path: path.stem)
+def test_nvcc_takes_every_kernel(source, commands, tmp_path):
+    commands[str(source)].run("--ptx", "-Xcicc", "-O0", "-o", str(tmp_path / "ptx"))
+
+
+@pytest.mark.parametrize("source", AGAINST_HEADERS, ids=lambda path: path.stem)
+def test_what_calls_cuda_fits_its_headers(source, commands):
+    commands[str(source)].run("-fsyntax-only")
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +46,13 @@ def built(nvcc) -> Path:
     return BUILT
 
 
+@is_long
 def test_nvcc_compiles_the_device_table_all_kernels_and_a_plugin(built):
     assert all((built / name).is_file() for name in PROGRAMS)
     assert [*built.glob("kernels/plugins/*doubled*.so")]
 
 
+@is_long
 def test_kernels_are_in_the_list_of_what_is_loaded_before_a_step(built, tmp_path):
     """The kernels compiled above, linked with a runtime that only counts. One kernel is launched without the list on purpose."""
     folder = built / "kernels"

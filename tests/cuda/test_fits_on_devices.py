@@ -3,18 +3,15 @@ registers and spills."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shlex
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from sources import BUILT, kernels
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-BUILT = REPOSITORY / "build/fits-on-devices"
 # The kernels are assembled for the first architecture. The second makes code from their PTX when it loads them;
 # only tools/nightly assembles for it.
 TUNED_FOR, LATER = "sm_90", "sm_120"
@@ -28,8 +25,8 @@ MOST_SPILLED_BYTES = 64  # costs only time, and is tested for the device that th
 SPILLS = {"low_rank": 128}
 ANY = 1 << 32
 
-KERNELS = [*sorted((REPOSITORY / "sdk/kernels/cuda").glob("*.cu")), REPOSITORY / "core/device/cuda/element_kernels.cu"]
-if not IS_LONG:  # each is compiled a second time here, so tools/test --all takes those that spill, and every sixth
+KERNELS = kernels()
+if not IS_LONG:  # tools/test --all takes those that spill, and every sixth
     KERNELS = [source for number, source in enumerate(KERNELS) if number % 6 == 0 or source.stem in SPILLS]
 
 
@@ -66,30 +63,10 @@ def kernels_in(said: str, ptx: str) -> list[Kernel]:
     return found
 
 
-@pytest.fixture(scope="module")
-def commands(nvcc) -> dict[str, tuple[list[str], str]]:
-    """The compile command of each file in a build with CUDA, and its folder."""
-    found = {}
-    for source in ("tests/cuda", "core/device/cuda"):
-        folder = BUILT / source.replace("/", "-")
-        options = ("-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CUDA_ARCHITECTURES=90-virtual", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
-        configured = ["cmake", "-S", source, "-B", folder, "-G", "Ninja", f"-DCMAKE_CUDA_COMPILER={nvcc}", *options]
-        done = subprocess.run(configured, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-        for entry in json.loads((folder / "compile_commands.json").read_text()):
-            found[entry["file"]] = (shlex.split(entry["command"]), entry["directory"])
-    return found
-
-
 @pytest.mark.parametrize("source", [pytest.param(path, id=path.stem) for path in KERNELS])
 def test_kernels_fit(nvcc, commands, source):
-    command, folder = commands[str(source)]
     ptx = BUILT / f"{source.stem}.ptx"
-    to_object = command.index("-o")
-    to_ptx = [*command[:to_object], *command[to_object + 2 :], "-o", str(ptx)]
-    to_ptx[to_ptx.index("-c")] = "--ptx"
-    done = subprocess.run(to_ptx, cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-4000:]
+    commands[str(source)].run("--ptx", "-o", str(ptx))
     for device in DEVICES:
         assemble = [str(Path(nvcc).parent / "ptxas"), "-v", "-O3", "--gpu-name", device, str(ptx), "-o", "/dev/null"]
         done = subprocess.run(assemble, capture_output=True, text=True, timeout=300)

@@ -105,7 +105,7 @@ std::vector<int64_t> small_sizes(int64_t how_many) {
 }
 
 TEST_F(BucketsOnADevice, HaveTheBitsOfTheCpuInEveryTypeOfValues) {
-  const std::vector<int64_t> sizes{0, 1, 70001, 0, 31, 64, 65, 1000, 1, 4097, 0};
+  const std::vector<int64_t> sizes{0, 1, kLargeSize, 0, 31, 64, 65, 1000, 1, 4097, 0};
   for (const char* type : {"fp32", "fp16", "bf16", "int8"})
     for (const char* name : {"topk", "threshold"})
       expect_the_bits_of_the_cpu({name, {{"value_type", type}}}, 2, sizes);

@@ -135,7 +135,7 @@ TEST_F(ClippingOnADevice, ChangesWhatIsKept) {
 TEST_F(ClippingOnADevice, NobodyWaitsForANorm) {
   for (const char* kind : {"norm", "norm_global", "value", "value_global"}) {
     Place place(true);
-    PlacedMemory memory(place, clipping(kind, 0.5), 70001);
+    PlacedMemory memory(place, clipping(kind, 0.5), kLargeSize);
     float* scalars = place.put(std::vector<float>(1));
     const uint64_t before = waits().total();
     if (memory.n_scalars() > 0) {

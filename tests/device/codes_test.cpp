@@ -97,7 +97,7 @@ TEST_F(CodesOnADevice, AreThoseOfTheCpu) {
 
 TEST_F(CodesOnADevice, AreThoseOfTheCpuInLargeGradientsToo) {
   for (const Method& method : exact_methods())
-    expect_the_same_is_sent(Compressor(method), 70001, Work::kKept, 1);
+    expect_the_same_is_sent(Compressor(method), kLargeSize, Work::kKept, 1);
 }
 
 TEST_F(CodesOnADevice, AreAddedToTheBitsOfTheCpu) {
@@ -156,7 +156,7 @@ TEST_F(CodesOnADevice, OfFewNumbersAreThoseOfTheCpu) {
 TEST_F(CodesOnADevice, OfSummedScalesAreWithinOneStepOfTheCpus) {
   for (const Method& method :
        {Method{"qsgd"}, Method{"qsgd", {{"bits", 8}, {"bucket", 0}}}, Method{"terngrad"}})
-    for (const uint64_t n : {1, 65, 1000, 70001}) {
+    for (const uint64_t n : {uint64_t{1}, uint64_t{65}, uint64_t{1000}, uint64_t(kLargeSize)}) {
       SCOPED_TRACE(text_of(method) + " " + std::to_string(n));
       const Compressor compressor(method);
       const uint64_t of_scales = method.name == "terngrad" ? 2 : 1;

@@ -106,7 +106,7 @@ TEST_F(LowRankOnADevice, CountsWhoSendsNothingAsZeros) {
 
 TEST_F(LowRankOnADevice, SendsVectorsWithTheBitsOfTheCpu) {
   each_method([&](const Compressor& compressor) {
-    for (const int64_t n : {0, 1, 31, 65, 1000, 70001}) {
+    for (const int64_t n : std::vector<int64_t>{0, 1, 31, 65, 1000, kLargeSize}) {
       expect_the_bits_of_the_cpu(compressor,
                                  {.shape = {n}, .work = Work::kGradient, .draw = normal});
       for (const uint32_t form : {PENSTOCK_FORM_NONE, PENSTOCK_FORM_AFFINE,

@@ -27,7 +27,7 @@ TEST_F(PairsOnADevice, AboveAThresholdHaveTheBitsOfTheCpuInEveryTypeOfValues) {
 }
 
 TEST_F(PairsOnADevice, AboveAThresholdAreTheLargestWhereMoreReachItThanThereIsRoomFor) {
-  for (const int64_t n : {31, 1000, 70001})
+  for (const int64_t n : std::vector<int64_t>{31, 1000, kLargeSize})
     expect_the_bits_of_the_cpu({"threshold", {{"threshold", 0.01}, {"capacity", 0.02}}}, folded(n));
 }
 

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <random>
 
+#include <support/long.hpp>
+
 #include "fixture.hpp"
 
 namespace penstock::simulated {
@@ -105,8 +107,11 @@ class Place {
   std::vector<void*> memory_;
 };
 
-// Empty, single elements, odd sizes, around the size of a warp and of a word, larger than a block.
-inline constexpr int64_t kAwkwardSizes[] = {0, 1, 31, 63, 64, 65, 1000, 70001};
+// Larger than several blocks.
+inline const int64_t kLargeSize = test::is_long() ? 70001 : 20011;
+
+// Empty, single elements, odd sizes, around the size of a warp and of a word.
+inline const int64_t kAwkwardSizes[] = {0, 1, 31, 63, 64, 65, 1000, kLargeSize};
 
 // n values. Equal seeds give equal values.
 using Draw = std::vector<float> (*)(uint64_t n, uint64_t seed);

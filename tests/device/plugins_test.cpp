@@ -66,7 +66,7 @@ Case of_size(int64_t n, uint32_t ranks, uint32_t form = PENSTOCK_FORM_AFFINE) {
 TEST_F(PluginsOnADevice, HaveTheBitsOfTheCpu) {
   for (const Case& of :
        {of_size(0, 2), of_size(1, 1), of_size(31, 3), of_size(5000, 2, PENSTOCK_FORM_NONE),
-        of_size(5000, 4), of_size(70000, 2), of_size(90, 40)})
+        of_size(5000, 4), of_size(kLargeSize, 2), of_size(90, 40)})
     EXPECT_EQ(difference(step(true, of), step(false, of)), "") << text_of(of);
 }
 

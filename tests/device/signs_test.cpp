@@ -1,6 +1,6 @@
 // Methods that send signs, on a device and on the CPU. The sent signs are equal, and decoded values
 // have equal bits. The numbers for the signs are quotients of sums, and a device adds in another
-// order. They differ by at most one rounding of float32, because sums in double of up to 70001
+// order. They differ by at most one rounding of float32, because sums in double of up to 70,001
 // terms of one sign differ by less than 2^-39 relative to the sum (kernels/cuda/reduce.hpp). Encode
 // subtracts exactly the sent values from `work`.
 #include <functional>
@@ -132,7 +132,7 @@ TEST_F(SignsOnADevice, SendTheSignsOfTheCpuAndKeepExactlyTheRest) {
 
 TEST_F(SignsOnADevice, SendTheSameBitsInWhateverOrderTheDeviceWorks) {
   for (const Method& method : kMethods) {
-    const Input of{method, 70001, 100};
+    const Input of{method, kLargeSize, 100};
     const Encoded first = encode(true, of);
     for (uint64_t seed = 2; seed <= 4; ++seed) {
       begin_with_seed(seed);

@@ -63,7 +63,7 @@ const char* const kLaws[] = {"exponential", "pareto", "gamma_pareto", "gaussian"
 TEST_F(SteeredOnADevice, InStagesChooseWhatTheCpuChooses) {
   for (const char* law : kLaws)
     for (const int stages : {0, 1, 3})
-      for (const int64_t n : {0, 1, 64, 5000, 70001})
+      for (const int64_t n : std::vector<int64_t>{0, 1, 64, 5000, kLargeSize})
         expect_the_choice_of_the_cpu(
             {"sidco", {{"density", 0.02}, {"law", law}, {"stages", stages}}}, folded(n));
 }
@@ -82,7 +82,7 @@ TEST_F(SteeredOnADevice, InManyStagesOfAnyFirstRatioReusedOrNotChooseWhatTheCpuC
 }
 
 TEST_F(SteeredOnADevice, ByASampledThresholdChooseWhatTheCpuChooses) {
-  for (const int64_t n : {0, 1, 64, 5000, 70001})
+  for (const int64_t n : std::vector<int64_t>{0, 1, 64, 5000, kLargeSize})
     for (const double ratio : {0.01, 1.0})
       for (const int rounds : {0, 10, 32})
         expect_the_choice_of_the_cpu(
@@ -92,7 +92,7 @@ TEST_F(SteeredOnADevice, ByASampledThresholdChooseWhatTheCpuChooses) {
 
 // Bands that the first thresholds miss, above and below, and some bands that no threshold meets.
 TEST_F(SteeredOnADevice, ByACorrectedThresholdChooseWhatTheCpuChooses) {
-  for (const int64_t n : {0, 1, 64, 5000, 70001})
+  for (const int64_t n : std::vector<int64_t>{0, 1, 64, 5000, kLargeSize})
     for (const double upper : {1.0, 1.3, 4.0})
       for (const int rounds : {0, 3, 10, 32})
         expect_the_choice_of_the_cpu({"dgc",
@@ -209,7 +209,7 @@ TEST_F(SteeredOnADevice, NobodyWaitsForAThreshold) {
                                Method{"dgc", {{"resample", false}}}}) {
     const Compressor compressor(method);
     Place place(true);
-    PlacedGradient gradient(place, compressor, {.shape = {70001}, .ranks = 1}, 0);
+    PlacedGradient gradient(place, compressor, {.shape = {kLargeSize}, .ranks = 1}, 0);
     PlacedPayload payload(place, gradient.planned());
     const uint64_t waits_before = waits().total();
     EXPECT_EQ(gradient.encode(payload).message, "");
@@ -232,7 +232,7 @@ TEST_F(SteeredOnADevice, AFitInStagesTakesALaunchForEachLookThatItMayTake) {
                {{"sidco", {{"stages", 16}}}, 17}};
   for (auto of : cases) {
     of.method.options.push_back({"value_type", "fp32"});
-    for (const int64_t n : {1000, 70001}) {
+    for (const int64_t n : std::vector<int64_t>{1000, kLargeSize}) {
       const Compressor compressor(of.method);
       Place place(true);
       PlacedGradient gradient(place, compressor, folded(n), 0);

@@ -1,7 +1,8 @@
 """Every command and every code block of the pages works as printed.
 
     sh       run line by line by bash, in a new shell without the caller's variables, in a folder that looks like the checkout
-    python   run on two ranks by `penstock run`, and also by torchrun if the block makes a process group of torch
+    python   run on two ranks by `penstock run`, and also by torchrun if the block makes a process group of torch; by the warm
+             python (tests/support)
     toml     compared with the plugins by `penstock config check`
     cpp      compiled against the SDK's headers
     text     a drawing, which is not run
@@ -21,6 +22,7 @@ import subprocess
 import tomllib
 
 import pytest
+import warm_python
 from page import ROOT, all_blocks, commands_in_text
 
 BUILD = ROOT / "build/release"
@@ -268,8 +270,8 @@ def test_a_block_of_commands_runs_as_it_stands(block, checkout, template):
 
 
 LAUNCHERS = {
-    "penstock-run": [str(PENSTOCK), "run", "-np", "2", "--", "python"],
-    "torchrun": [str(ROOT / ".venv/bin/torchrun"), "--standalone", "--nproc-per-node", "2"],
+    "penstock-run": lambda python: [str(PENSTOCK), "run", "-np", "2", "--", python],
+    "torchrun": lambda python: [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
 }
 
 
@@ -287,7 +289,8 @@ def test_a_python_block_runs_on_two_ranks(block, launcher, checkout, tmp_path):
     program = CONTEXT.get(block.name, "{block}").replace("{block}", block.text).replace("{indented}", indented)
     script = tmp_path / "script.py"
     script.write_text(program)
-    ran = run([*LAUNCHERS[launcher], str(script)], checkout, OMP_NUM_THREADS="1")
+    command = [*LAUNCHERS[launcher](warm_python.executable()), str(script)]
+    ran = run(command, checkout, OMP_NUM_THREADS="1", **warm_python.with_children())
     assert ran.returncode == 0, f"{block.id}\n{program}\n{ran.stdout}\n{ran.stderr}"
 
 

@@ -2,9 +2,9 @@
 
 import json
 import os
-import sys
 
 import pytest
+import warm_python
 from command_test import BUILD, IS_BRIEF, ROOT, needs_mpirun, penstock
 
 RANKS = 2
@@ -32,7 +32,7 @@ def test_id_options_and_readme_are_filled_in(mine):
 
 @needs_mpirun
 def test_a_new_compressor_trains_the_digits(mine, tmp_path):
-    job = [sys.executable, "-m", "quickstart_job.train", "--task", "digits", "--config", mine / "my-own.toml",
+    job = [warm_python.executable(), "-m", "quickstart_job.train", "--task", "digits", "--config", mine / "my-own.toml",
            "--steps", STEPS, "--out", tmp_path, "--progress", "none"]
     paths = [str(ROOT / "tools"), str(ROOT / "frontends/python")]
     ran = penstock("run", "-np", RANKS, "--", *job, PYTHONPATH=os.pathsep.join(paths), OMP_NUM_THREADS="1",
@@ -49,7 +49,7 @@ def test_a_new_compressor_trains_the_digits(mine, tmp_path):
 
 def losses_of(config, out, *, ranks=3, steps=8 if IS_BRIEF else 20):
     """Of a few steps on the digits."""
-    job = [sys.executable, "-m", "quickstart_job.train", "--task", "digits", "--config", config, "--steps", steps, "--out", out,
+    job = [warm_python.executable(), "-m", "quickstart_job.train", "--task", "digits", "--config", config, "--steps", steps, "--out", out,
            "--progress", "none"]
     paths = [str(ROOT / "tools"), str(ROOT / "frontends/python")]
     ran = penstock("run", "-np", ranks, "--", *job, PYTHONPATH=os.pathsep.join(paths), OMP_NUM_THREADS="1",

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from command_test import ROOT, penstock
+import warm_python
+from command_test import penstock
 from plan_test import plan, scheme_flags
 
 JOB = """
@@ -19,13 +20,12 @@ for _ in range(25):
     optimizer.step()
 print("trained")
 """
-PYTHON = ROOT / ".venv/bin/python"
 
 
 def test_a_job_is_recorded_and_its_model_predicted(tmp_path):
     job, profile = tmp_path / "job.py", tmp_path / "mine.csv"
     job.write_text(JOB)
-    ran = penstock("plan", "--record", profile, "--hosts", "2", "--json", *scheme_flags("topk-residual"), "--", "penstock", "run", "-np", "2", "--", PYTHON, job)
+    ran = penstock("plan", "--record", profile, "--hosts", "2", "--json", *scheme_flags("topk-residual"), "--", "penstock", "run", "-np", "2", "--", warm_python.executable(), job)
     assert ran.returncode == 0, ran.stderr
     model = json.loads(ran.stdout)["model"]
     assert (model["gradients"], model["parameters"], model["name"]) == (4, 64 * 256 + 256 + 256 * 8 + 8, "mine")

@@ -9,23 +9,29 @@ import subprocess
 import sys
 
 import pytest
+import warm_python
 
 from hosts import needed
 
 TOOLS = pathlib.Path(__file__).resolve().parents[1]
-ENVIRONMENT = os.environ | {"PYTHONPATH": f"{TOOLS}:{TOOLS.parent / 'frontends/python'}"}
 SHORT = ("--task", "digits", "--schemes", "s-sgd,qsgd", "--progress", "lines", "--bucket-bytes", "65536")
 
 needs_hosts = needed.needs_hosts()
 
 
+def environment():
+    paths = {"PYTHONPATH": f"{TOOLS}:{TOOLS.parent / 'frontends/python'}"}
+    return os.environ | paths | warm_python.with_children()
+
+
 def job(out, *arguments, before=()):
-    return [*before, sys.executable, "-m", "quickstart_job", "--out", out, *SHORT, *arguments]
+    python = sys.executable if before else warm_python.executable()  # the rights of a process do not reach the warm python
+    return [*before, python, "-m", "quickstart_job", "--out", out, *SHORT, *arguments]
 
 
 def run(out, *arguments, before=()):
     command = job(out, *arguments, before=before)
-    ran = subprocess.run(command, cwd=TOOLS, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    ran = subprocess.run(command, cwd=TOOLS, env=environment(), capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert (out / "log.txt").read_text() == ran.stdout
     return ran.stdout, json.loads((out / "summary.json").read_text())
@@ -116,7 +122,7 @@ def hear_interrupts():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["interrupt", "termination"])
 def test_an_interrupt_ends_the_ranks_and_their_hosts(number, tmp_path):
     command = job(tmp_path, "--link", "100mbit", "--steps", "2000")
-    ran = subprocess.Popen(command, cwd=TOOLS, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ran = subprocess.Popen(command, cwd=TOOLS, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                            preexec_fn=hear_interrupts)
     for line in ran.stdout:
         if " step " in line:  # all four are at work
@@ -128,5 +134,5 @@ def test_an_interrupt_ends_the_ranks_and_their_hosts(number, tmp_path):
 
 def test_a_wrong_rate_is_named_before_anything_starts(tmp_path):
     command = job(tmp_path, "--link", "9999tbit")
-    ran = subprocess.run(command, cwd=TOOLS, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(command, cwd=TOOLS, env=environment(), capture_output=True, text=True, timeout=60)
     assert ran.returncode == 2 and "'9999tbit'" in ran.stderr and not (tmp_path / "log.txt").exists()

@@ -14,7 +14,7 @@ import pytest
 import warm_python
 
 pytestmark = pytest.mark.skipif(
-    warm_python.executable() == sys.executable, reason="TEST_FRONTEND_PYTHON is real"
+    warm_python.executable() == sys.executable, reason="TEST_PYTHON is real"
 )
 
 # Prints the facts from which a program can see how it was started.
@@ -129,7 +129,7 @@ def test_a_program_does_not_outlive_its_client():
 def test_the_server_and_its_programs_do_not_outlive_who_started_it():
     code = f"""
 import subprocess, sys, time
-sys.path[:0] = [{str(Path(__file__).parent)!r}]
+sys.path[:0] = [{str(Path(warm_python.__file__).parent)!r}]
 import warm_python
 client = warm_python.start(["json"])
 program = subprocess.Popen([client, "-c", {WAITS!r}], stdout=subprocess.PIPE)

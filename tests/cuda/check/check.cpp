@@ -182,7 +182,7 @@ constexpr Part kParts[] = {
 
 Extent extent_of(bool is_short) {
   Extent extent;
-  extent.sizes = {0, 1, 2, 3, 31, 64, 1000, is_short ? 20011u : 65537u};
+  extent.sizes = {0, 1, 2, 3, 31, 64, 1000, is_short ? 9001u : 65537u};
   extent.few_sizes = {0, 1, 65, 5000, 17000};
   extent.all_kinds_up_to = is_short ? 1000 : 1 << 30;
   extent.most_rows = is_short ? 100 : 1 << 20;

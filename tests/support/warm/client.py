@@ -14,6 +14,10 @@ PASSED_ON = (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
 )  # fmt: skip
 
+# The child enters these namespaces of the client: a client on a test host has another name, other
+# processes and mounts than the server.
+NAMESPACES = ("net", "pid", "uts", "mnt")
+
 
 def main() -> int:
     """The exit code of the child, or minus the number of the signal that ended it."""
@@ -26,11 +30,12 @@ def main() -> int:
             if number not in ignored:
                 signal.signal(number, lambda number, _: server.send(bytes([number])))
         request = (sys.argv[2:], os.getcwd(), dict(os.environ), [int(one) for one in ignored])
-        socket.send_fds(server, [marshal.dumps(request)], [0, 1, 2])
+        own = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in NAMESPACES]
+        socket.send_fds(server, [marshal.dumps(request)], [0, 1, 2, *own])
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         answer = server.recv(100)
     if not answer:
-        sys.exit("the server of the warm python has ended; TEST_FRONTEND_PYTHON=real does without")
+        sys.exit("the server of the warm python has ended; TEST_PYTHON=real does without")
     return marshal.loads(answer)
 
 

@@ -13,6 +13,7 @@ import faulthandler
 import importlib
 import io
 import os
+import resource
 import runpy
 import signal
 import sys
@@ -31,9 +32,11 @@ def become(request: Request, path: Sequence[str]) -> None:
 
     path: the search path of python itself and of installed packages.
     """
-    for own, stream in enumerate(request.streams):
+    streams, namespaces = request.files[:3], request.files[3:]
+    for own, stream in enumerate(streams):
         os.dup2(stream, own)
         os.close(stream)
+    _enter(namespaces)
     os.chdir(request.folder)
     os.environ.clear()
     os.environ.update(request.environment)
@@ -42,10 +45,43 @@ def become(request: Request, path: Sequence[str]) -> None:
     _start_anew(request.ignored)
     if os.environ.get("PYTHONFAULTHANDLER"):
         faulthandler.enable()
+    sys.executable = os.environ.get("WARM_PYTHON", sys.executable)
     sys.orig_argv = [sys.executable, *request.arguments]
     named = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     sys.path[:] = [*(os.path.abspath(part) for part in named), *path]
     _run(options, program)
+
+
+def _enter(namespaces: Sequence[int]) -> None:
+    """Enters the namespaces that differ from our own. It needs root, as making them does."""
+    own = {os.stat(f"/proc/self/ns/{name}").st_ino for name in ("net", "pid", "uts", "mnt")}
+    others = [one for one in namespaces if os.fstat(one).st_ino not in own]
+    libc = ctypes.CDLL(None, use_errno=True)
+    for namespace in others:
+        if libc.setns(namespace, 0) != 0:
+            sys.exit(f"setns: {os.strerror(ctypes.get_errno())}")
+    for namespace in namespaces:
+        os.close(namespace)
+    if others:
+        _go_on_in_a_child()
+
+
+def _go_on_in_a_child() -> None:
+    """Returns in a child, which is in the namespace of processes that this process has entered.
+    This process passes signals on to the child, and ends as the child does."""
+    child = os.fork()
+    if child == 0:
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda number, _: os.kill(child, number))
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code >= 0:
+        os._exit(code)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the child has already left a core file
+    if -code != signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
 
 
 def _options(arguments: Sequence[str]) -> tuple[str, list[str]]:

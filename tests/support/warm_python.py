@@ -1,9 +1,8 @@
 """The warm python: an executable that runs programs like `python`, with torch imported already.
 
-A rank takes two seconds of a core to import torch, longer than most tests last. The folder warm/
-says how it works. A test of a fresh interpreter takes sys.executable. With
-TEST_FRONTEND_PYTHON=real every process is a fresh interpreter, so you can see whether the warm
-python causes a failure.
+A rank takes two to four seconds of a core to import torch, longer than most tests last. The folder
+warm/ says how it works. A test of a fresh interpreter takes sys.executable. With TEST_PYTHON=real
+every process is a fresh interpreter, so you can see whether the warm python causes a failure.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 WARM = Path(__file__).resolve().parent / "warm"
@@ -39,8 +39,30 @@ if request: become.become(request, path)
 @functools.cache
 def executable() -> str:
     """The path of the warm python. The first call starts the server."""
-    real = os.environ.get("TEST_FRONTEND_PYTHON", "warm") == "real"
+    real = os.environ.get("TEST_PYTHON", "warm") == "real"
     return sys.executable if real else start(MODULES)
+
+
+def with_children() -> dict[str, str]:
+    """Variables for a program of the warm python that starts other programs with sys.executable:
+    these are programs of the warm python too."""
+    return {"WARM_PYTHON": executable()}
+
+
+@contextmanager
+def in_place_of_python() -> Iterator[None]:
+    """Meanwhile sys.executable is the warm python, here and in all programs that are started
+    with it."""
+    before, real = os.environ.get("WARM_PYTHON"), sys.executable
+    os.environ.update(with_children())
+    sys.executable = executable()
+    try:
+        yield
+    finally:
+        sys.executable = real
+        os.environ.pop("WARM_PYTHON")
+        if before is not None:
+            os.environ["WARM_PYTHON"] = before
 
 
 def start(modules: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ torch already, and then behaves like `python ARGUMENTS` (become.py). The client 
 process that the launcher sees. The child uses the folder, environment and streams of the client,
 and the client ends with the status of the child.
 
-A request is one message with three open files. After it a client sends the number of each signal
+A request is one message with open files: three streams, and the namespaces of the client. After it a client sends the number of each signal
 that it gets, and the server sends the status of the child. If a client vanishes, the server kills
 its child. pytest holds the other end of the server's stdin. When pytest ends, the server and its
 children end too.
@@ -27,6 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 LONGEST_REQUEST = 1 << 20
+MOST_FILES = 10
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Request:
     folder: str
     environment: dict[str, str]
     ignored: list[int]  # signals that the client was started to ignore
-    streams: list[int]  # its stdin, stdout and stderr
+    files: list[int]  # its stdin, stdout and stderr, and then its namespaces
 
 
 def import_all(modules: Sequence[str]) -> None:
@@ -106,7 +107,7 @@ class Server:
     def _fork(self, client: socket.socket, child: list[int]) -> Request | None:
         """Reads a client's first message. Returns the request in the child, whose process id
         goes to the list `child`."""
-        message, streams, _, _ = socket.recv_fds(client, LONGEST_REQUEST, 3)
+        message, files, _, _ = socket.recv_fds(client, LONGEST_REQUEST, MOST_FILES)
         if not message:  # the client has ended without a request
             self._forget(client)
             return None
@@ -114,11 +115,11 @@ class Server:
         if process == 0:
             os.setsid()
             self._let_go()
-            return Request(*marshal.loads(message), streams)
+            return Request(*marshal.loads(message), files)
         child.append(process)
         self._clients[process] = client
-        for stream in streams:
-            os.close(stream)
+        for file in files:
+            os.close(file)
         return None
 
     def _let_go(self) -> None:
