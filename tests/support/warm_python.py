@@ -1,7 +1,7 @@
 """The warm python: an executable that runs programs like `python`, with torch imported already.
 
 A rank takes two to four seconds of a core to import torch, longer than most tests last. The folder
-warm/ says how it works. A test of a fresh interpreter takes sys.executable. With TEST_PYTHON=real
+warm/ says how it works. A test of a fresh interpreter takes REAL. With TEST_PYTHON=real
 every process is a fresh interpreter, so you can see whether the warm python causes a failure.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import multiprocessing.spawn  # before sys.executable changes: it starts real interpreters
 import os
 import shlex
 import socket
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+REAL = sys.executable
 WARM = Path(__file__).resolve().parent / "warm"
 
 # torch imports the modules after it at their first use, some 0.5 s each. penstock is not in this
@@ -40,7 +42,7 @@ if request: become.become(request, path)
 def executable() -> str:
     """The path of the warm python. The first call starts the server."""
     real = os.environ.get("TEST_PYTHON", "warm") == "real"
-    return sys.executable if real else start(MODULES)
+    return REAL if real else start(MODULES)
 
 
 def with_children() -> dict[str, str]:
@@ -53,13 +55,13 @@ def with_children() -> dict[str, str]:
 def in_place_of_python() -> Iterator[None]:
     """Meanwhile sys.executable is the warm python, here and in all programs that are started
     with it."""
-    before, real = os.environ.get("WARM_PYTHON"), sys.executable
+    before = os.environ.get("WARM_PYTHON")
     os.environ.update(with_children())
     sys.executable = executable()
     try:
         yield
     finally:
-        sys.executable = real
+        sys.executable = REAL
         os.environ.pop("WARM_PYTHON")
         if before is not None:
             os.environ["WARM_PYTHON"] = before
@@ -82,7 +84,7 @@ def start(modules: Sequence[str]) -> str:
         single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         what = (str(listener.fileno()), str(folder), ",".join(modules), *own)
         process = subprocess.Popen(
-            [sys.executable, "-c", SERVE, *what],
+            [REAL, "-c", SERVE, *what],
             env={**os.environ, **single},
             stdin=subprocess.PIPE,
             pass_fds=[listener.fileno()],
@@ -90,7 +92,7 @@ def start(modules: Sequence[str]) -> str:
         )
     atexit.register(_end, process)
     client = folder / "python"
-    words = shlex.join([sys.executable, "-ISE", str(WARM / "client.py"), str(address)])
+    words = shlex.join([REAL, "-ISE", str(WARM / "client.py"), str(address)])
     client.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
     client.chmod(0o700)
     return str(client)

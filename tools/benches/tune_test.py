@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import warm_python
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -120,7 +121,7 @@ def wait_until(holds, seconds: float) -> bool:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds child processes in /proc")
 def test_runs_end_with_a_search_that_was_ended_by_a_signal(tmp_path) -> None:
     endless = ("--task", "digits", "--steps", "1000000", "--schemes", "s-sgd", "--workers", "1", "--output", str(tmp_path / "tuned.toml"))
-    command = [sys.executable, "-c", f"import sys; from benches import tune; sys.exit(tune.main({endless!r}))"]
+    command = [warm_python.REAL, "-c", f"import sys; from benches import tune; sys.exit(tune.main({endless!r}))"]
     tools = str(Path(__file__).resolve().parents[1])
     started = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": tools}, stderr=subprocess.DEVNULL)
     try:

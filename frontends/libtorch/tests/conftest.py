@@ -4,7 +4,7 @@ import pytest
 import warm_python
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def warm():
     with warm_python.in_place_of_python():
         yield

@@ -12,6 +12,7 @@ import ctypes
 import faulthandler
 import importlib
 import io
+import multiprocessing.spawn  # before sys.executable changes: it starts real interpreters
 import os
 import resource
 import runpy
