@@ -3,6 +3,9 @@
 #include "core/base/printable.hpp"
 #include "core/config/glob.hpp"
 #include "core/config/keys.hpp"
+#include "core/tensor/dtype.hpp"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -114,6 +117,25 @@ bool Match::holds(const GradientFacts& gradient) const {
   if (dims && !dims->holds(gradient.n_dims)) return false;
   if (elements && !elements->holds(gradient.numel)) return false;
   return !dtype || *dtype == gradient.dtype;
+}
+
+std::string Match::text() const {
+  std::vector<std::string> conditions;
+  const auto add = [&](std::string_view key, const std::string& value) {
+    conditions.push_back(fmt::format("{} = {}", key, value));
+  };
+  if (!names.empty()) add("name", fmt::format("{}", fmt::join(names, " or ")));
+  if (dims) add("dims", dims->text());
+  if (elements) add("elements", elements->text());
+  if (dtype) add("dtype", std::string(dtype_name(*dtype)));
+  return fmt::format("{{ {} }}", fmt::join(conditions, ", "));
+}
+
+std::string Range::text() const {
+  if (minimum == maximum) return fmt::format("{}", minimum);
+  if (maximum == UINT64_MAX) return fmt::format("from {}", minimum);
+  return minimum == 0 ? fmt::format("up to {}", maximum)
+                      : fmt::format("{} to {}", minimum, maximum);
 }
 
 Choice Scheme::choose(const GradientFacts& gradient) const {

@@ -62,6 +62,7 @@ struct Range {
   uint64_t minimum = 0;
   uint64_t maximum = UINT64_MAX;  // inclusive
   bool holds(uint64_t value) const { return value >= minimum && value <= maximum; }
+  std::string text() const;  // such as "1 to 9", "up to 9" or "from 1"
 };
 
 // The conditions of a rule; a gradient must satisfy all given conditions.
@@ -71,6 +72,7 @@ struct Match {
   std::optional<Range> elements;
   std::optional<uint32_t> dtype;
   bool holds(const GradientFacts& gradient) const;
+  std::string text() const;  // such as "{ dims = 1, elements = up to 9999 }"
 };
 
 // `[[rule]]`. Empty names mean "as in [scheme]".

@@ -234,6 +234,7 @@ Result<std::string> Runtime::report() {
                                 {"route", route_name(scheme.route)}}},
                               {"seed", config_.runtime().seed},
                               {"deterministic", config_.runtime().deterministic},
+                              {"forget", config_.runtime().forget},
                               {"log_level", config_.runtime().log_level},
                               {"code_paths", code_paths_},
                               {"cuda_devices", devices.ok() ? devices.value() : 0},

@@ -11,6 +11,7 @@
 #include <planning/forecast.hpp>
 
 #include <algorithm>
+#include <map>
 
 namespace penstock {
 namespace {
@@ -96,6 +97,19 @@ nlohmann::json buckets_of(const CompiledPlan& compiled) {
   return buckets;
 }
 
+// The rules that decide for some gradient.
+nlohmann::json rules_of(const Scheme& scheme, const CompiledPlan::Gradients& gradients) {
+  std::map<size_t, uint64_t> counts;
+  for (const auto& gradient : gradients) ++counts[scheme.choose(gradient->facts()).rule];
+  nlohmann::json rules = nlohmann::json::array();
+  for (const auto& [number, n_gradients] : counts)
+    if (number > 0)
+      rules.push_back({{"number", number},
+                       {"match", scheme.rules[number - 1].match.text()},
+                       {"gradients", n_gradients}});
+  return rules;
+}
+
 }  // namespace
 
 // ---- steps ----
@@ -168,6 +182,8 @@ Result<std::string> Reporter::report() {
       {"world", set_.world},
       {"step", set_.step.index},
       {"scheduler", compiled.bound_scheme().scheduler()->name()},
+      {"compressor", compiled.bound_scheme().scheme().compressor},
+      {"rules", rules_of(compiled.bound_scheme().scheme(), uses_.declaration.gradients())},
       {"explanation", compiled.plan().explanation},
       {"forecast", forecast_of(compiled.plan(), uses_.plans.model_of(compiled.bound_scheme()))},
       {"state_bytes", compiled.states().bytes()},

@@ -85,9 +85,11 @@ void expect_steps_near(const Case& of) {
 }
 
 TEST_F(LowRankOnADevice, StaysNearTheCpu) {
+  Sample sample;
   const std::array<test::Shape, 7> shapes{
       {{1, 1}, {1, 33}, {33, 1}, {31, 64}, {65, 63}, {20, 3, 3, 5}, {270, 70}}};
   for (const test::Shape& shape : shapes) {
+    if (shape.size() == 2 && !sample.takes()) continue;
     expect_steps_near({.shape = shape, .ranks = 1, .work = Work::kGradient, .draw = normal});
     expect_steps_near(normal_numbers(shape, 3));
   }
@@ -105,13 +107,15 @@ TEST_F(LowRankOnADevice, CountsWhoSendsNothingAsZeros) {
 }
 
 TEST_F(LowRankOnADevice, SendsVectorsWithTheBitsOfTheCpu) {
+  Sample sample;
   each_method([&](const Compressor& compressor) {
     for (const int64_t n : std::vector<int64_t>{0, 1, 31, 65, 1000, kLargeSize}) {
       expect_the_bits_of_the_cpu(compressor,
                                  {.shape = {n}, .work = Work::kGradient, .draw = normal});
       for (const uint32_t form : {PENSTOCK_FORM_NONE, PENSTOCK_FORM_AFFINE,
                                   PENSTOCK_FORM_HEAVY_BALL, PENSTOCK_FORM_NESTEROV})
-        expect_the_bits_of_the_cpu(compressor, {.shape = {n}, .form = form, .draw = normal});
+        if (sample.takes())
+          expect_the_bits_of_the_cpu(compressor, {.shape = {n}, .form = form, .draw = normal});
     }
   });
 }

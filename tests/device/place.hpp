@@ -113,6 +113,15 @@ inline const int64_t kLargeSize = test::is_long() ? 70001 : 20011;
 // Empty, single elements, odd sizes, around the size of a warp and of a word.
 inline const int64_t kAwkwardSizes[] = {0, 1, 31, 63, 64, 65, 1000, kLargeSize};
 
+// A third of the cases of a product of choices, always the same ones; all cases in long runs.
+class Sample {
+ public:
+  bool takes() { return test::is_long() || random_() % 3 == 0; }
+
+ private:
+  std::mt19937 random_;
+};
+
 // n values. Equal seeds give equal values.
 using Draw = std::vector<float> (*)(uint64_t n, uint64_t seed);
 

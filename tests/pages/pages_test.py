@@ -76,7 +76,7 @@ torch.save({"optimizer": saved}, f"checkpoint-{hvd.rank()}.pt")
 hvd.barrier()
 {block}""")
 
-CONTEXT["loading-shards-under-ddp"] = """\
+_UNDER_DDP = """\
 import torch
 import torch.distributed as dist
 import penstock.torch as hvd
@@ -87,9 +87,18 @@ model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 8))
 state = PenstockState("conf/topk-residual.toml")
 model.register_comm_hook(state, ddp_hook)
 model(torch.randn(32, 64)).square().mean().backward()
+"""
+CONTEXT["loading-shards-under-ddp"] = _UNDER_DDP + """\
 torch.save({"compression": state.state_dict()}, f"checkpoint-{hvd.rank()}.pt")
 dist.barrier()
 {block}"""
+CONTEXT["saving-with-dcp"] = _UNDER_DDP + """\
+before = state.state_dict()["penstock"]
+{block}
+loaded[own].seek(0)
+assert torch.equal(torch.load(loaded[own])["penstock"], before) and before.numel() > 1000
+assert torch.equal(state.state_dict()["penstock"], before)
+"""
 
 _APART = """\
 import torch

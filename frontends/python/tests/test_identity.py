@@ -167,6 +167,17 @@ def test_at_the_first_step_one_line_tells_scheme_transport_and_bytes():
     assert "penstock: " not in quiet and "log level error" in quiet
 
 
+def test_a_scheme_that_compresses_no_gradient_says_why_in_its_line(tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text('[scheme]\ncompressor = "topk"\n[[rule]]\nmatch = { elements = { max = 9999 } }\ncompressor = "none"\n')
+    whys = {"conf/power-sgd.toml": "powersgd sends all 2 as they are",
+            str(file): "rule 1 { elements = up to 9999 } takes all 2 from topk"}  # fmt: skip
+    for scheme, why in whys.items():
+        output = run(warm(), *TORCHRUN, SCRIPTS / "says.py", scheme)
+        (line,) = [line for line in output.splitlines() if "a step sends" in line]
+        assert line.endswith(f", as dense does. No gradient is compressed: {why}"), output
+
+
 def test_a_state_that_no_backward_used_and_a_run_of_nothing_say_so_at_their_end():
     output = run(warm(), *TORCHRUN, SCRIPTS / "says.py", "conf/ef-sign.toml", "forgotten")
     said = sorted(line for line in output.splitlines() if line.startswith("penstock: warning"))

@@ -159,6 +159,11 @@ def test_a_rank_that_ends_between_two_exchanges_is_noticed_at_the_next_step():
         assert stopped and int(stopped[1]) < 300, said
 
 
+def test_without_a_second_generation_a_scheme_that_keeps_values_is_refused(tmp_path):
+    (tmp_path / "forget.toml").write_text("[runtime]\nforget = false\n")
+    succeed("local_steps_forget.py", 2, str(tmp_path))
+
+
 @pytest.mark.parametrize("ranks", (2, 4))
 def test_ranks_of_a_process_set_train_apart_among_themselves(ranks):
     succeed("local_steps_sets.py", ranks)

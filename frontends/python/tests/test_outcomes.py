@@ -10,7 +10,7 @@ LOOPS = 720 if os.environ.get("TEST_LONG") else 15
 
 
 @pytest.mark.parametrize("ranks", worlds((1, 2, 3), (3,)))
-@pytest.mark.parametrize("checks", ["outcomes.py", "thrown_away.py"])
+@pytest.mark.parametrize("checks", ["outcomes.py", "thrown_away.py", "taken_out.py"])
 def test_what_is_used_counts_and_what_is_thrown_away_leaves_no_trace(checks, ranks):
     succeed(checks, ranks)
 
@@ -19,6 +19,11 @@ def test_what_is_used_counts_and_what_is_thrown_away_leaves_no_trace(checks, ran
 def test_loops_as_users_write_them_leave_no_trace_of_what_they_throw_away(ranks):
     for first in range(0, LOOPS, 60):
         succeed("outcomes_drawn.py", ranks, str(1000 * ranks + first), str(min(60, LOOPS)))
+
+
+@pytest.mark.parametrize("ranks", worlds((1, 2, 3), (2,)))
+def test_a_loss_scale_that_changes_is_told_to_every_frontend(ranks):
+    succeed("loss_scale.py", ranks)
 
 
 @pytest.mark.parametrize("limit", [0, 4])

@@ -40,7 +40,23 @@ def _line(run: dict[str, Any], made: Sequence[dict[str, Any]], what: str) -> str
         return line + "; alone, it sends nothing"
     about = "about " if any(one["sizes_are_open"] for one in planned) else ""
     part = "as dense does" if moved == dense else f"dense {_text(dense)} ({_ratio(moved, dense)})"
-    return f"{line}; {what} sends {about}{_text(moved)} from each, {part}"
+    line += f"; {what} sends {about}{_text(moved)} from each, {part}"
+    return f"{line}. {_nothing_compressed(made)}".removesuffix(". ")
+
+
+def _nothing_compressed(made: Sequence[dict[str, Any]]) -> str:
+    """A sentence if the scheme has a compressor, and yet all gradients travel as they are."""
+    items = [(one, item) for one in made for bucket in one["buckets"] for item in bucket["items"]]
+    n_gradients = len({(one["name"], item["gradient"]) for one, item in items})
+    compressor = made[0]["compressor"]
+    rules = {rule["number"]: rule["match"] for one in made for rule in one["rules"]}
+    if compressor == "none" or any(item["bytes_after"] < item["bytes_before"] for _, item in items):
+        return ""
+    if rules and all(item["compressor"] == "none" for _, item in items):
+        which = " and ".join(f"rule {number} {match}" for number, match in sorted(rules.items()))
+        take = "takes" if len(rules) == 1 else "take"
+        return f"No gradient is compressed: {which} {take} all {n_gradients} from {compressor}"
+    return f"No gradient is compressed: {compressor} sends all {n_gradients} as they are"
 
 
 def of_nothing(ranks: int) -> str:

@@ -15,11 +15,12 @@ from typing import Any, Dict, Optional, Tuple, Union
 import torch
 import torch.distributed as dist
 
-from penstock import _library as c
+from penstock.common.outcomes import outcome_of
 from penstock.torch import unused
 from penstock.torch.bucket_exchange import BucketExchange
 from penstock.torch.scheme import Scheme
 from penstock.torch.settings import checked, given_scheme
+from penstock.torch.state import warn_of_empty
 
 
 class PenstockState:
@@ -64,12 +65,7 @@ class PenstockState:
         observed; docs/ddp.md describes how. Call it if gradients are used or thrown away in a
         manner that Penstock cannot observe.
         """
-        outcomes = {"applied": c.STEP_APPLIED, "forget": c.STEP_FORGOTTEN}
-        if outcome not in outcomes:
-            raise ValueError(
-                f'the outcome of a step is {outcome!r}, expected "applied" or "forget"'
-            )
-        self._exchange.end(outcomes[outcome])
+        self._exchange.end(outcome_of(outcome))
 
     def let_go(self) -> None:
         """Zeroes the values that memories keep of earlier steps (residuals, momenta, shifts). Call
@@ -85,7 +81,9 @@ class PenstockState:
 
     def load_state_dict(self, state_dict: Dict[str, torch.Tensor]) -> None:
         """Restores a state that ``state_dict()`` returned on this rank. Call it on every rank; it
-        may be before the first backward. The next steps equal the steps after the save."""
+        may be before the first backward. The next steps equal the steps after the save. An empty
+        state gives a warning."""
+        warn_of_empty(state_dict, "PenstockState")
         self._exchange.load(state_dict)
 
     def load_shards(self, states: Iterable[Dict[str, torch.Tensor]]) -> str:

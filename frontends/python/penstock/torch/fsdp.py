@@ -30,13 +30,16 @@ from penstock import _library as c
 from penstock.common.devices import HOST
 from penstock.common.gradient_set import GradientSet, GradientSpec
 from penstock.common.operation import TensorView
-from penstock.torch import devices, fsdp_overlap, fsdp_shards, handles, world
+from penstock.common.outcomes import outcome_of
+from penstock.torch import devices, fsdp_overlap, fsdp_shards, world
 from penstock.torch.buckets import check_world
-from penstock.torch.collectives.reductions import Average, Min, Sum, reduction_fields
+from penstock.torch.fsdp_operations import all_say, reduce_scatter
+from penstock.torch.loss_scaling import scaler_above, warn_of_untold_scale
+from penstock.torch.options import OptimizerOptions
 from penstock.torch.outcome import StepOutcome
 from penstock.torch.scheme import Scheme
 from penstock.torch.settings import open_with, scheme_text
-from penstock.torch.state import bytes_of, tensor_of
+from penstock.torch.state import bytes_of, tensor_of, warn_of_empty
 from penstock.torch.tensors import (
     DTYPES,
     check_has_values,
@@ -92,7 +95,9 @@ class PenstockReduceScatter:
     def __init__(self, scheme: str | Scheme | None = None) -> None:
         self._scheme = None if scheme is None else scheme_text(scheme)
         self._set: GradientSet | None = None
-        self._outcome = StepOutcome()
+        self._outcome = StepOutcome(self._before_step)
+        # Rates are not reported, because memories with a momentum are refused.
+        self._options = OptimizerOptions(list)
         self._groups: weakref.WeakSet[Any] = weakref.WeakSet()  # FSDP2's, which have this object
         # Of a reduction under way: its input, the number of this rank's part, and the output.
         self._under_way: tuple[torch.Tensor, int, torch.Tensor] | None = None
@@ -134,7 +139,7 @@ class PenstockReduceScatter:
         average = op == dist.ReduceOp.AVG
         if self._scheme is None:
             work = in_host_memory(input_tensor)
-            output_tensor.copy_(_reduce_scatter(work, ranks, average, output_tensor.numel()))
+            output_tensor.copy_(reduce_scatter(work, ranks, average, output_tensor.numel()))
             return
         place = devices.place_of(input_tensor)
         work = input_tensor
@@ -171,6 +176,7 @@ class PenstockReduceScatter:
                 "you freeze or unfreeze parameters"
             )
         assert self._set is not None
+        self._options.tell_scale(self._set)
         self._outcome.begin()
         stream = None
         if devices.place_of(flat) != HOST:
@@ -230,13 +236,14 @@ class PenstockReduceScatter:
             "fsdp", devices.with_room(specs), flags, self._scheme, ranks
         )
         self._n_ranks = len(ranks)
+        self._options.of_new_set()
         size = flat.element_size()
         self._views = [
             (one.first * size, TensorView(one.shape, dtype, place=place)) for one in shards
         ]
         self._made_for = self._asked(flat, average)
         saved, self._saved = self._saved, {}
-        self.load_state_dict(saved)
+        self._load(saved)
         parameters = [
             one.sharded_param
             for group in self._groups
@@ -249,7 +256,7 @@ class PenstockReduceScatter:
                 self._set,
                 parameters,
                 by_hooks=False,  # the next call comes before backward adds anything
-                agree=lambda is_zero: _all_say(is_zero, name, ranks),
+                agree=lambda is_zero: all_say(is_zero, name, ranks),
             )
 
     def _await_fsdp(self) -> None:
@@ -264,6 +271,27 @@ class PenstockReduceScatter:
                 reducer._outcome.landed()
 
         fsdp_overlap.at_end_of_backward(backward_ended)
+
+    def set_grad_scale(self, scale: float) -> None:
+        """Sets the factor by which the loss of the next backward is scaled
+        (``scaler.get_scale()``). Residuals then keep their true size when the factor changes. Call
+        it before backward, on every reducer of the model. Does nothing without a scheme, which
+        keeps nothing."""
+        self._options.scale_next(float(scale))
+
+    def _before_step(self, _: torch.optim.Optimizer) -> None:
+        if self._set is not None and scaler_above():
+            reducers = "for reducer in reducers.values(): reducer"
+            warn_of_untold_scale(self._options, self._set, reducers)
+
+    def step_end(self, outcome: str = "applied") -> None:
+        """Ends the last reduction as "applied" (its gradients were used) or as "forget" (the state
+        of compression becomes what it was before the backward). Call it on every reducer of the
+        model, and with an equal outcome on every rank, if gradients are used or thrown away in a
+        manner that Penstock cannot observe; docs/ddp.md says which."""
+        ending = outcome_of(outcome)
+        self._finish()
+        self._outcome.end(ending)
 
     def let_go(self) -> None:
         """Zeroes the values that memories keep of earlier reductions. Call it on every rank or on
@@ -291,7 +319,12 @@ class PenstockReduceScatter:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores a state that `state_dict()` returned on this rank. Call it on every rank; it may
         be before the first backward. ValueError for a state of another number of ranks or of other
-        gradients, because values would go to other elements."""
+        gradients, because values would go to other elements. An empty state gives a warning."""
+        if self._scheme is not None:
+            warn_of_empty(state_dict, "PenstockReduceScatter")
+        self._load(state_dict)
+
+    def _load(self, state_dict: dict[str, Any]) -> None:
         self._finish()
         if self._set is None:
             self._saved = dict(state_dict)
@@ -350,25 +383,3 @@ def _groups_of(reducer: PenstockReduceScatter) -> list[Any]:
     if not found():
         _groups.update(one for one in gc.get_objects() if type(one).__name__ == "FSDPParamGroup")
     return found()
-
-
-def _all_say(is_zero: bool, name: str, ranks: tuple[int, ...]) -> bool:
-    """True if `is_zero` is true on all of these ranks. Collective."""
-    answer = torch.tensor([int(is_zero)], dtype=torch.int32, device="cpu")
-    request = handles.Request(
-        c.ALL_REDUCE, answer, lambda _: answer, output=answer,
-        fields=reduction_fields(Min, 1.0, 1.0),
-    )  # fmt: skip
-    handles.synchronize(handles.start("fsdp", name, request, ranks))
-    return bool(answer)
-
-
-def _reduce_scatter(
-    flat: torch.Tensor, ranks: tuple[int, ...], average: bool, n_mine: int
-) -> torch.Tensor:
-    output = torch.empty(n_mine, dtype=flat.dtype, device="cpu")
-    request = handles.Request(
-        c.REDUCE_SCATTER, flat, lambda _: output, output=output,
-        fields=reduction_fields(Average if average else Sum, 1.0, 1.0),
-    )  # fmt: skip
-    return handles.synchronize(handles.start("fsdp", None, request, ranks))

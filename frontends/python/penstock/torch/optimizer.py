@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from penstock import _library as c
+from penstock.common.outcomes import outcome_of
 from penstock.common.process_sets import ProcessSet, global_process_set
 from penstock.torch import state as compression_state
 from penstock.torch import world
@@ -195,6 +196,15 @@ class _DistributedOptimizer:
         exchange = self._exchange
         exchange.synchronize()
         exchange.end(c.STEP_FORGOTTEN)
+
+    def step_end(self, outcome: str = "applied") -> None:
+        """Ends a synchronized step as "applied" (its gradients were used) or as "forget" (the state
+        of compression becomes, to the bit, the state before the backward). All ranks must call it
+        with an equal outcome. Call it if gradients are used or thrown away in a manner that
+        Penstock cannot observe; docs/ddp.md says which."""
+        ending = outcome_of(outcome)
+        self._exchange.synchronize()
+        self._exchange.end(ending)
 
     def let_go(self) -> None:
         """Zeroes the values that memories keep of earlier steps (residuals, momenta, shifts). Call

@@ -24,6 +24,7 @@ from penstock.common.exceptions import HorovodInternalError
 from penstock.common.gradient_set import GradientSet
 from penstock.torch import devices, living_optimizers
 from penstock.torch.gone import Gone
+from penstock.torch.taken_out import TakenOut
 
 _live: weakref.WeakSet[StepOutcome] = weakref.WeakSet()
 
@@ -62,6 +63,7 @@ class StepOutcome:
         self._held: list[tuple[weakref.ref[torch.Tensor], int] | None] = []
         self._reads_results = False  # notes which results are zero when they arrive
         self._came_zero: Callable[[], list[bool]] | None = None
+        self._taken_out = TakenOut()
         self._has_landed = False
         self._may_be_gone = False  # inspecting the gradients may show something new
         self._looked = False
@@ -89,6 +91,7 @@ class StepOutcome:
         self._parameters = list(parameters)
         self._numbers = {id(one): number for number, one in enumerate(parameters)}
         self._agree = agree
+        self._taken_out.clear()
         self._known.clear()
         self._group_of.clear()
         self._untold.clear()
@@ -259,6 +262,8 @@ class StepOutcome:
         if begins:
             self._begun[optimizer] = self._serial
         gone = self._gone(numbers) if self._has_landed and is_first else None
+        if begins and self._has_landed and self._set is not None:
+            self._taken_out.at_step(self._set.name, numbers, filter(self._is_foreign, numbers))
         self.stepped = self.stepped or self.is_open
         found_inf = None if begins else getattr(optimizer, "found_inf", None)
         # Fused optimizers receive the scaler's result and skip the step themselves.
@@ -269,6 +274,11 @@ class StepOutcome:
             self._tell_optimizer(numbers, leaves_out, gone)
 
         self._tell(tell)
+
+    def _is_foreign(self, number: int) -> bool:
+        """Whether the gradient is not the tensor that got the result."""
+        held, gradient = self._held[number], self._parameters[number].grad
+        return held is not None and gradient is not None and held[0]() is not gradient
 
     def _numbers_of(self, optimizer: Optimizer) -> list[int]:
         n_all = sum(len(group["params"]) for group in optimizer.param_groups)
@@ -355,8 +365,18 @@ class StepOutcome:
             never_used = list(range(len(is_gone_of))) if is_gone and self._untold else []
         if never_used:
             self._set.optimizer_step(never_used, c.OPTIMIZER_ENDS, [True] * len(never_used))
-        self._set.results_gone(is_gone_of)
         self._may_be_gone = not all(is_gone_of)
+        used = self._used_elsewhere(is_gone_of)
+        if used:
+            self._set.optimizer_step(used, c.OPTIMIZER_ENDS)
+        self._set.results_gone(is_gone_of)
+
+    def _used_elsewhere(self, is_gone_of: list[bool]) -> list[int]:
+        """The gradients of the set that are gone because the script uses them later."""
+        if self._agree is None:
+            return self._taken_out.among([n for n, is_gone in enumerate(is_gone_of) if is_gone])
+        shared = range(len(self._parameters)) if any(is_gone_of) else ()
+        return list(range(len(is_gone_of))) if self._taken_out.among(shared) else []
 
 
 def _remove(hooks: list[Any]) -> None:

@@ -8,6 +8,7 @@ broadcast them.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,21 @@ def refuse_means(state: Any) -> None:
             'step must apply, but this optimizer has no scheme.apply = "previous": load it with '
             "that key, or call optimizer.flush() before the save"
         )
+
+
+def warn_of_empty(state: Any, of: str) -> None:
+    """Says that a loaded state of `of` has nothing in it. A state is empty before the first
+    backward."""
+    if state:
+        return
+    print(
+        f"penstock warning: the state of {of} loaded on this rank is empty, so residuals and "
+        "factors start from zero. It was saved before the first backward, or a checkpoint "
+        "library has filled only the keys that it got, as torch.distributed.checkpoint does: "
+        "docs/ddp.md has a recipe",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def tensor_of(data: bytes) -> torch.Tensor:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import io
 import sys
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import torch
@@ -35,6 +37,10 @@ def check_going_on() -> None:
         assert train(ddp, optimizer, 8, first=8) != losses, "what is kept counts for nothing"
         return
     assert state.state_dict() == {}
+    heard = io.StringIO()
+    with redirect_stderr(heard):
+        state.load_state_dict(state.state_dict())
+    assert heard.getvalue().count("loaded on this rank is empty") == 1, heard.getvalue()
     train(ddp, optimizer, 8)
     parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
     saved = copy.deepcopy({**parts, "compression": state.state_dict()})

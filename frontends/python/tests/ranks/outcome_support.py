@@ -161,7 +161,8 @@ class Sharded(Hook):
         return nullcontext()
 
     def set_scale(self, scale: float) -> None:
-        pass
+        for one in self.reducers.values():
+            one.set_grad_scale(scale)
 
     def state(self) -> list[torch.Tensor]:
         return [one.clone() for r in self.reducers.values() for one in r.state_dict().values()]

@@ -72,6 +72,7 @@ class Rounds:
             self.fragments = [
                 Fragment(part, outer, scheme, on_host, members, shared) for part in parts
             ]
+            self._refuse_what_cannot_be_forgotten()
         else:
             world.current().note_outside()
         _live.add(self)
@@ -80,6 +81,18 @@ class Rounds:
     def alive(self) -> bool:
         """False after `close`, or after the runtime was shut down."""
         return not self._is_closed and all(fragment.set.alive for fragment in self.fragments)
+
+    def _refuse_what_cannot_be_forgotten(self) -> None:
+        """An exchange is thrown away by `close`, by a load, and where a drift is not finite."""
+        if world.current().report()["forget"]:
+            return
+        if any(fragment.set.report()["state_bytes"] > 0 for fragment in self.fragments):
+            self.close()
+            raise ValueError(
+                "[runtime] forget = false, and the scheme of LocalSteps keeps values between "
+                "exchanges: LocalSteps could not throw an exchange away, as it must when a drift "
+                'is not finite; remove that line, or take memory = "none"'
+            )
 
     def use(self, outer: OuterStep) -> None:
         """Replaces the outer step, between two steps, on every rank. ValueError if only one of the
