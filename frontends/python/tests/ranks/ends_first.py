@@ -15,6 +15,7 @@ import torch
 import penstock.torch as hvd
 from penstock.torch import HorovodInternalError
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background of a shell ignore it
 HOW = sys.argv[1]
 LONGER_S = 8.0  # than rank 0 once stayed
 
