@@ -126,6 +126,30 @@ def test_a_program_does_not_outlive_its_client():
     process.communicate(timeout=60)
 
 
+ELSEWHERE = ("unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--net", "--uts")
+SEES = """
+import os, socket
+print(socket.gethostname(), [name for _, name in socket.if_nameindex()], os.getpid() < 100)
+print(os.path.samefile(f"/proc/{os.getpid()}/root", "/"), os.path.ismount("/mnt"))
+raise SystemExit(7)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
+def test_a_program_on_another_host_is_in_the_namespaces_of_that_host():
+    make = "hostname elsewhere; mount -t tmpfs none /mnt; exec \"$@\""
+    command = (*ELSEWHERE, "--", "sh", "-c", make, "sh")
+    seen = [said(command[0], *command[1:], python, "-c", SEES) for python in (warm_python.executable(), sys.executable)]
+    assert seen[0] == seen[1] and seen[0][0].startswith("elsewhere ['lo'] True\nTrue True"), seen
+
+
+def test_programs_that_a_program_starts_with_its_own_executable_are_warm_if_it_asks():
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import sys; print(*sys.modules)'])"
+    for variables in ({}, warm_python.with_children()):
+        loaded = said(warm_python.executable(), "-c", code, env={**os.environ, **variables})[0]
+        assert ("torch" in loaded.split()) == bool(variables)
+
+
 def test_the_server_and_its_programs_do_not_outlive_who_started_it():
     code = f"""
 import subprocess, sys, time
