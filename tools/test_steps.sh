@@ -77,15 +77,22 @@ finish() {
   exit 0
 }
 
-# step TITLE REMEDY -- COMMAND...: runs the command, notes its time, and explains a failure. The status is the command's
-# status.
-step() {
-  local title=$1 status=0 before
+# timed_step TITLE REMEDY -- COMMAND...: run_step, and sets `processor` to what this step has used.
+timed_step() {
+  local status=0 before
   count_processor
   before=$processor
   run_step "$@" || status=$?
   count_processor
   processor=$((processor - before))
+  return "$status"
+}
+
+# step TITLE REMEDY -- COMMAND...: runs the command, notes its time, and explains a failure. The status is the command's
+# status.
+step() {
+  local title=$1 status=0
+  timed_step "$@" || status=$?
   if [[ -s $results/behind ]]; then # the times of a command in the background
     read -r step_seconds processor <"$results/behind"
     processor_behind=$((processor_behind + processor))
@@ -105,8 +112,8 @@ check() {
 
 # warn TITLE REMEDY -- COMMAND...: a step whose failure is only named in the closing lines.
 warn() {
-  run_step "$@" && { note "$1" 0 "$step_seconds" 0 && return; }
-  note "$1" 1 "$step_seconds" 0
+  timed_step "$@" && { note "$1" 0 "$step_seconds" "$processor" && return; }
+  note "$1" 1 "$step_seconds" "$processor"
   closing+=("warning: $1: $2 (${step_log#"$repository"/})")
 }
 

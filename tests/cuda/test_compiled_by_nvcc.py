@@ -17,7 +17,7 @@ sys.path.insert(0, str(REPOSITORY / "tools"))
 from gpu_check.build import PROGRAMS  # noqa: E402
 
 BUILT = REPOSITORY / "build/gpu-pack-build"
-SOURCES = [source for source in kernels() if source.parent.name == "cuda" and "kernels" in source.parts]
+SOURCES = [source for source in kernels() if source.is_relative_to(REPOSITORY / "sdk")]
 # Beside kernels: what is compiled against CUDA's headers.
 AGAINST_HEADERS = [
     source

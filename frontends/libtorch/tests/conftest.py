@@ -1,10 +1,1 @@
-"""Ranks are programs of the warm python (tests/support)."""
-
-import pytest
-import warm_python
-
-
-@pytest.fixture(scope="module", autouse=True)
-def warm():
-    with warm_python.in_place_of_python():
-        yield
+from warm_ranks import warm_ranks  # noqa: F401 - a fixture

@@ -55,7 +55,7 @@ def become(request: Request, path: Sequence[str]) -> None:
 
 def _enter(namespaces: Sequence[int]) -> None:
     """Enters the namespaces that differ from our own. It needs root, as making them does."""
-    own = {os.stat(f"/proc/self/ns/{name}").st_ino for name in ("net", "pid", "uts", "mnt")}
+    own = {os.stat(f"/proc/self/ns/{name}").st_ino for name in os.listdir("/proc/self/ns")}
     others = [one for one in namespaces if os.fstat(one).st_ino not in own]
     libc = ctypes.CDLL(None, use_errno=True)
     for namespace in others:

@@ -40,6 +40,8 @@ class TakenOut:
         """An optimizer of parameters `numbers` begins a step. foreign: those with a gradient that
         no backward delivered. Where this shows that results were taken out, a warning says what was
         lost before, and names the call that tells outcomes."""
+        if not self._thrown:  # as in every plain loop, in which nobody looks at the gradients again
+            return
         n_thrown = max((self._thrown.get(number, 0) for number in foreign), default=0)
         for number in numbers:
             self._thrown.pop(number, None)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from ddp_support import join_torch
 from outcome_support import DENSE, DOORS, Sharded, TOPK, Wrapped, backward, few_schemes, plain, same, same_state
-from support import run_checks
+from support import expect, run_checks
 
 import penstock.torch as hvd
 
@@ -121,12 +121,8 @@ def check_another_word_for_an_outcome_is_refused() -> None:
     for make in DOORS:
         door = make(TOPK)
         plain(door, range(1))
-        try:
+        with expect(ValueError, "'used', expected \"applied\" or \"forget\""):
             tell(door, "used")
-        except ValueError as error:
-            assert "'used', expected \"applied\" or \"forget\"" in str(error)
-        else:
-            raise AssertionError(make)
         door.close()
 
 
