@@ -66,7 +66,7 @@ finish() {
     tail -n +2 <<<"$report" | sed 's/^/  /'
     echo
     if [[ $second_try == yes ]] &&
-      "$python" tools/ci/second_try.py --python "$python" --gtest-filter "$quick_filter" "${counts[@]}"; then
+      "$python" tools/ci/second_try.py --python "$python" --gtest-filter="$quick_filter" "${counts[@]}"; then
       passed=$((passed + failed)) failed=0 tried_twice=yes
     fi
   fi
