@@ -360,10 +360,11 @@ TEST(OperationsScale, HalfPrecisionComputesInFloatBeyondOneTile) {
     const Array source(dtype, {kCount}, [](uint64_t i) { return double(i % 128); });
     Array target(dtype, {kCount}, one);
     scale_elements(dtype, source.tensor.data, target.tensor.data, kCount, 3, 2);
+    const std::vector<double> values = target.values();
     for (uint64_t i = 0; i < kCount; ++i) {
       // At most 8 significant bits in 190.5 after rounding bf16: compare in the type itself.
       const Array expected(dtype, {1}, [&](uint64_t) { return double(i % 128) * 1.5; });
-      ASSERT_EQ(target.values()[i], expected.values()[0]) << i;
+      ASSERT_EQ(values[i], expected.values()[0]) << i;
     }
   }
 }

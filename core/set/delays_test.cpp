@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 #include <support/long.hpp>
+#include <support/sanitized.hpp>
 
 namespace penstock::delays_test {
 namespace {
@@ -49,7 +50,7 @@ float mean_of(uint32_t step, size_t gradient) {
 }
 
 TEST(Delays, OfTenThousandReadyGradientsNeverDeadlockAndNeverChangeAMean) {
-  const uint32_t delays = test::is_long() ? 10000 : 1000;
+  const uint32_t delays = test::is_long() ? 10000 : test::kThreadsSanitized ? 200 : 1000;
   const uint32_t steps = delays / (kRanks * kGradients) + 1;
   const std::string scheme = testing::scheme_text(
       "compressor = \"none\"\nmemory = \"none\"\nscheduler = \"horovod\"",

@@ -6,6 +6,7 @@
 #include <penstock/error.hpp>
 
 #include <gtest/gtest.h>
+#include <support/worlds.hpp>
 
 #include <atomic>
 #include <cmath>
@@ -284,7 +285,7 @@ TEST_P(Collectives, AfterAbortAndReleaseNothingIsWrittenIntoAReceiveBuffer) {
       {1024, 5000});
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 3, 4, 8),
+INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, penstock::test::worlds({1, 2, 3, 4, 8}),
                          [](const auto& size) { return std::to_string(size.param); });
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "threads_testing.hpp"
 
 #include <gtest/gtest.h>
+#include <support/worlds.hpp>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -206,7 +207,7 @@ TEST_P(DeviceMessages, RanksThatDisagreeWhereItLiesHearItAndTheChannelLivesOn) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, DeviceMessages, ::testing::Values(1, 2, 3, 4, 8),
+INSTANTIATE_TEST_SUITE_P(Ranks, DeviceMessages, penstock::test::worlds({1, 2, 3, 4, 8}),
                          [](const auto& size) { return std::to_string(size.param); });
 
 TEST(DeviceMessage, OfAWireThatTakesNoneOrToAddUpIsRefusedAtOnce) {

@@ -11,6 +11,7 @@ from it.
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,7 @@ from penstock import _library as c
 from penstock.common.exceptions import HorovodInternalError
 from penstock.common.gradient_set import GradientSet
 from penstock.torch import devices, living_optimizers
+from penstock.torch.evaluations import Evaluations
 from penstock.torch.gone import Gone
 from penstock.torch.taken_out import TakenOut
 
@@ -64,6 +66,7 @@ class StepOutcome:
         self._reads_results = False  # notes which results are zero when they arrive
         self._came_zero: Callable[[], list[bool]] | None = None
         self._taken_out = TakenOut()
+        self._evaluations = Evaluations()
         self._has_landed = False
         self._may_be_gone = False  # inspecting the gradients may show something new
         self._looked = False
@@ -147,6 +150,7 @@ class StepOutcome:
         self.drop()
         self._looked, self._looked_in = False, 0
         self._set.step_begin()
+        self._evaluations.begins(self._set, map(self._numbers_of, living_optimizers.inside))
 
     def landed(self, elsewhere: Iterable[int] = ()) -> None:
         """Notes that all results are in the gradients, except the results of parameters
@@ -240,6 +244,7 @@ class StepOutcome:
             self._resume()
             self._note(optimizer, numbers, moment)
             return
+        self._evaluations.optimizer_begins()
         on_step = None if self._on_step is None else self._on_step()
         if on_step is not None:
             on_step(optimizer)
@@ -385,14 +390,9 @@ def _remove(hooks: list[Any]) -> None:
     hooks.clear()
 
 
-_watching = False
-
-
+@functools.cache
 def _watch_optimizers() -> None:
-    global _watching
-    if not _watching:
-        _watching = True
-        living_optimizers.watch(_tell_all)
+    living_optimizers.watch(_tell_all)
 
 
 def _tell_all(optimizer: Optimizer, moment: int, has_closure: bool) -> None:

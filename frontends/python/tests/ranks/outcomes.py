@@ -3,6 +3,8 @@ states that are saved between backward and step; and the cost."""
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stderr
 from typing import Any
 
 import torch
@@ -62,31 +64,49 @@ def check_a_closure_gives_the_same_parameters_and_states_as_a_plain_loop() -> No
         same_state(states[1], states[3])
 
 
+def lbfgs(model: torch.nn.Module) -> Any:
+    return torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=4)
+
+
+def sgd(model: torch.nn.Module) -> Any:
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def train_by_closure(forward: Any, optimizer: Any) -> None:
+    x, y = make_batch(0, 4 * SIZE)
+    for _ in range(3):
+
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = loss_of(forward, mine(x), mine(y))
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+
+
 def check_lbfgs_runs_several_backwards_in_a_step() -> None:
-    def train(forward: Any, optimizer: Any) -> None:
-        x, y = make_batch(0, 4 * SIZE)
-        for _ in range(3):
-
-            def closure() -> torch.Tensor:
-                optimizer.zero_grad()
-                loss = loss_of(forward, mine(x), mine(y))
-                loss.backward()
-                return loss
-
-            optimizer.step(closure)
-
-    def lbfgs(model: torch.nn.Module) -> Any:
-        return torch.optim.LBFGS(model.parameters(), lr=0.5, max_iter=4)
-
     reference = make_model()
-    train(DistributedDataParallel(reference), lbfgs(reference))
+    train_by_closure(DistributedDataParallel(reference), lbfgs(reference))
     for make in (Hook, Views, Wrapped):
         door = make(DENSE, optimize=lbfgs)
-        train(door.forward, door.optimizer)
+        train_by_closure(door.forward, door.optimizer)
         close(door.model, reference, tolerance=1e-4)
         counted = door.counters()
         assert counted["forgotten_steps"] == 0 and counted["steps"] >= 9, counted
         door.close()
+
+
+def check_lbfgs_is_warned_of_once_where_the_scheme_keeps_values() -> None:
+    for make in (Hook, Views, Wrapped):
+        for scheme, optimize, n_warnings in ((TOPK, lbfgs, 1), (DENSE, lbfgs, 0), (TOPK, sgd, 0)):
+            heard = io.StringIO()
+            with redirect_stderr(heard):
+                door = make(scheme, optimize=optimize)
+                train_by_closure(door.forward, door.optimizer)
+                door.close()
+            expected = n_warnings if hvd.rank() == 0 else 0
+            assert heard.getvalue().count("computes its gradients 3 times") == expected, heard.getvalue()
 
 
 def check_gradients_that_the_user_replaced_by_others_made_from_them_were_used() -> None:
