@@ -1,8 +1,8 @@
 // Random plans: with random cuts, buckets, orders, choices and deferred legs, and after any number
 // of new plans, no part of a gradient is lost, no step hangs, and all ranks get equal bits. A last
 // switch brings out the mass that memories still keep. Some steps are void or miss gradients of a
-// rank; before some steps another step is forgotten. A seed draws 48 plans; tools/test runs some of
-// the schemes, tools/nightly more seeds.
+// rank; before some steps another step is forgotten. A seed draws 48 plans; tools/nightly runs
+// all schemes, with more seeds.
 
 #include "core/set/training_testing.hpp"
 
@@ -386,9 +386,9 @@ const Case kCases[] = {
 std::vector<Case> share_of_cases() {
   std::vector<Case> share;
   const size_t stride = test::kThreadsSanitized ? 13
-                        : test::kSanitized      ? 4
-                        : test::is_brief()      ? 5
-                                                : 1;
+                        : test::kSanitized      ? 8
+                        : test::is_long()       ? 1
+                                                : 5;
   for (size_t i = 0; i < std::size(kCases); i += stride) share.push_back(kCases[i]);
   return share;
 }

@@ -20,7 +20,7 @@ using test::Drawn;
 using test::Numbers;
 
 uint64_t rounds() {
-  return penstock::test::is_long() ? 200 : penstock::test::is_brief() ? 4 : 20;
+  return penstock::test::is_long() ? 200 : 4;
 }
 
 // Bytes in heap memory of their exact size, so that a sanitizer finds a read beyond their end.

@@ -1,7 +1,9 @@
-"""Routes with owners, on hosts of several sizes: the runtime's first losses equal the simulation's first losses."""
+"""Routes with owners, on hosts of several sizes: the runtime's first losses equal the simulation's first losses. Every
+third case; `tools/nightly`, which sets TEST_LONG, takes all."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from quickstart_job.recipes import recipe  # noqa: E402
 from quickstart_job import toml_text  # noqa: E402
 from ranks_in_threads import RanksInThreads  # noqa: E402
 
+EVERY = 1 if os.environ.get("TEST_LONG") else 3
 SEED, STEPS = 1, 20
 TOLERANCE = 1e-4  # relative: a sum's last bit is smaller, and a wrong factor or memory gives hundredths
 # If a sample gives the threshold, the last bit can decide about an entry.
@@ -81,7 +84,7 @@ def test_ranks_in_threads_train_as_the_simulation_does(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name, hosts",
-    [(name, "3+1") for name in BOTH + SUMMED] + [(name, hosts) for name in (*FEW, "power-sgd") for hosts in HOSTS if hosts != "3+1"],
+    ([(name, "3+1") for name in BOTH + SUMMED] + [(name, hosts) for name in (*FEW, "power-sgd") for hosts in HOSTS if hosts != "3+1"])[::EVERY],
 )
 def test_hosts_add_and_owners_compress_what_they_own_of_the_sum(name: str, hosts: str) -> None:
     expect_alike(name, HOSTS[hosts], {"scheme.route": "hierarchical"})
@@ -89,7 +92,7 @@ def test_hosts_add_and_owners_compress_what_they_own_of_the_sum(name: str, hosts
 
 @pytest.mark.parametrize(
     "name, hosts",
-    [(name, "one of 3") for name in BOTH] + [(name, hosts) for name in FEW for hosts in ("one of 2", "one of 6", "1+1+2")],
+    ([(name, "one of 3") for name in BOTH] + [(name, hosts) for name in FEW for hosts in ("one of 2", "one of 6", "1+1+2")])[::EVERY],
 )
 def test_owners_add_what_ranks_send_and_compress_the_sum(name: str, hosts: str) -> None:
     expect_alike(name, HOSTS[hosts], {"scheme.route": "shard"} | OWNERS.get(name, {}))

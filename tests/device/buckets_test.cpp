@@ -19,7 +19,7 @@ class Bucket {
         if (rank == 0) exec_.scratch_bytes += gradient.exec().scratch_bytes;
         own_.emplace_back(place_, gradient.planned());
       }
-    EXPECT_LE(exec_.scratch_bytes, place_.exec().scratch_bytes);
+    exec_.scratch = place_.exec(exec_.scratch_bytes).scratch;
   }
 
   // Every second gradient is compensated in the encode, and the others are not compensated.

@@ -80,7 +80,7 @@ class PlacedGradient {
     step_.index = index;
     step_.phase = static_cast<uint32_t>(index % needs_.size());
     exec_.scratch_bytes = needs_[step_.phase].scratch_bytes;
-    EXPECT_LE(exec_.scratch_bytes, place_.exec().scratch_bytes);
+    exec_.scratch = place_.exec(exec_.scratch_bytes).scratch;
   }
   penstock_item& item() { return item_; }
   const penstock_exec& exec() const { return exec_; }  // with exactly the planned scratch

@@ -41,13 +41,11 @@ class Place {
   explicit Place(bool on_device, int device = 1) : on_device_(on_device) {
     exec_.struct_size = sizeof exec_;
     exec_.device_type = on_device ? PENSTOCK_DEVICE_CUDA : PENSTOCK_DEVICE_CPU;
-    exec_.scratch_bytes = 1 << 22;
     if (on_device) {
       EXPECT_EQ(cudaSetDevice(device), cudaSuccess);
       exec_.device_id = device;
       exec_.stream = new_stream();
     }
-    exec_.scratch = allocate(exec_.scratch_bytes);
     (void)cudaSetDevice(0);  // during calls another device is current
   }
   Place(const Place&) = delete;
@@ -61,7 +59,16 @@ class Place {
   }
 
   bool is_device() const { return on_device_; }
-  const penstock_exec& exec() const { return exec_; }
+  // The exec for calls that need at most `bytes` of scratch. Scratch of earlier calls stays valid.
+  const penstock_exec& exec(uint64_t bytes = 0) {
+    if (bytes > exec_.scratch_bytes) {
+      (void)cudaSetDevice(exec_.device_id);
+      exec_.scratch = allocate(bytes);
+      exec_.scratch_bytes = bytes;
+      (void)cudaSetDevice(0);
+    }
+    return exec_;
+  }
   template <typename T>
   T* put(const std::vector<T>& values) {
     (void)cudaSetDevice(exec_.device_id);

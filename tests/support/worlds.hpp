@@ -21,12 +21,12 @@ inline auto worlds(const std::vector<uint32_t>& all, const std::vector<uint32_t>
   return worlds(is_long() ? all : few);
 }
 
-// Every sixth case of a slow suite, and every case in long runs. For cases that are also tested
+// Every twelfth case of a slow suite, and every case in long runs. For cases that are also tested
 // alone, each in a quicker test.
 template <typename Case, size_t n>
-auto every_sixth(const Case (&all)[n]) {
+auto every_twelfth(const Case (&all)[n]) {
   std::vector<Case> chosen;
-  for (size_t i = 0; i < n; i += is_long() ? 1 : 6) chosen.push_back(all[i]);
+  for (size_t i = 0; i < n; i += is_long() ? 1 : 12) chosen.push_back(all[i]);
   return ::testing::ValuesIn(chosen);
 }
 

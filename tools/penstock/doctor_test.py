@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 import pytest
-from command_test import BUILD, COMMAND, IS_BRIEF, ROOT, compile_plugin, penstock
+from command_test import BUILD, COMMAND, ROOT, compile_plugin, penstock
 
 TABLE = "libpenstock_device_cuda.so"
 SIMULATED = BUILD / "lib/libpenstock_device_simulated.so"
@@ -85,13 +85,10 @@ esac
 
 
 def test_doctor_misses_mpirun(tmp_path):
-    # The checkout's Python would start ranks under torchrun for 15 s of a core. `whole` does that in every run.
-    python = {}
-    if IS_BRIEF:
-        (tmp_path / "python3").write_text(SUBSTITUTE)
-        (tmp_path / "python3").chmod(0o755)
-        python = {"VIRTUAL_ENV": str(tmp_path)}
-    ran = penstock("doctor", PATH=str(tmp_path), PYTHONPATH=str(ROOT / "frontends/python"), **python)
+    # The checkout's Python would start ranks under torchrun for 15 s of a core. `whole` does that.
+    (tmp_path / "python3").write_text(SUBSTITUTE)
+    (tmp_path / "python3").chmod(0o755)
+    ran = penstock("doctor", PATH=str(tmp_path), PYTHONPATH=str(ROOT / "frontends/python"), VIRTUAL_ENV=str(tmp_path))
     assert ran.returncode == 0 and re.search(r"warning +mpirun", ran.stdout) and "openmpi" in ran.stdout
 
 

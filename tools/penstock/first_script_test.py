@@ -1,4 +1,5 @@
-"""What the README tells a new user to do first, in a new shell: no variable of ours, no activated environment."""
+"""What the README tells a new user to do first, in a new shell: no variable of ours, no activated environment. tests/pages
+runs the same scripts under each launcher, in the environment."""
 
 import os
 import pathlib
@@ -6,7 +7,7 @@ import re
 import subprocess
 
 import pytest
-from command_test import COMMAND, IS_BRIEF, ROOT, needs_mpirun
+from command_test import COMMAND, ROOT
 
 PYTHON = ROOT / ".venv/bin/python"
 pytestmark = [pytest.mark.pages, pytest.mark.skipif(not PYTHON.exists(), reason="tools/setup has made no .venv here")]
@@ -48,28 +49,7 @@ def test_the_script_from_ddp_runs_under_torchrun(ddp_script):
     assert re.fullmatch(r"loss \d\.\d+ on 2 ranks\n", ran.stdout)
 
 
-@needs_mpirun
-def test_the_script_from_ddp_runs_over_mpi_as_it_is(ddp_script):
-    ran = new_shell(COMMAND, "run", "-np", 2, "--", "python", ddp_script)
-    assert ran.returncode == 0, ran.stderr
-    assert re.fullmatch(r"\[0\] loss \d\.\d+ on 2 ranks\n", ran.stdout)
-
-
-SHELLS = {"active": ". .venv/bin/activate; penstock run -np 2 -- python {}", "not": "{command} run -np 2 -- python {}"}
-if IS_BRIEF:
-    del SHELLS["not"]  # the script from DDP runs so
-
-
-@needs_mpirun
-@pytest.mark.parametrize("shell", SHELLS.values(), ids=SHELLS)
-def test_the_first_script_runs_on_several_ranks(shell, script):
-    if COMMAND != (ROOT / "build/release/bin/penstock").resolve():
-        pytest.skip("the command under test is not the one that tools/setup builds")
-    ran = new_shell("bash", "-c", shell.format(script, command=COMMAND))
-    assert ran.returncode == 0, ran.stderr
-    assert re.fullmatch(r"\[0\] loss \d\.\d+ on 2 ranks\n", ran.stdout)
-
-
-def test_the_package_comes_from_this_checkout():
-    found = new_shell(PYTHON, "-c", "import penstock; print(penstock.__file__)").stdout.strip()
+@pytest.mark.parametrize("python", [(PYTHON,), (COMMAND, "run", "-np", 1, "--", "python")], ids=["python", "penstock run"])
+def test_the_package_comes_from_this_checkout(python):
+    found = new_shell(*python, "-c", "import penstock; print(penstock.__file__)").stdout.strip().removeprefix("[0] ")
     assert pathlib.Path(found).resolve().parent == (ROOT / "frontends/python/penstock").resolve()

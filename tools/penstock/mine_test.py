@@ -5,7 +5,7 @@ import os
 
 import pytest
 import warm_python
-from command_test import BUILD, IS_BRIEF, ROOT, needs_mpirun, penstock
+from command_test import BUILD, ROOT, needs_mpirun, penstock
 
 RANKS = 2
 STEPS = 120
@@ -47,7 +47,7 @@ def test_a_new_compressor_trains_the_digits(mine, tmp_path):
     assert scheme["payload_bytes_per_step"] < 0.51 * scheme["gradient_bytes_per_step"]
 
 
-def losses_of(config, out, *, ranks=3, steps=8 if IS_BRIEF else 20):
+def losses_of(config, out, *, ranks=3, steps=8):
     """Of a few steps on the digits."""
     job = [warm_python.executable(), "-m", "quickstart_job.train", "--task", "digits", "--config", config, "--steps", steps, "--out", out,
            "--progress", "none"]

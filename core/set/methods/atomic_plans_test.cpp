@@ -53,17 +53,15 @@ std::string config_of(const Fault& fault, uint64_t run, uint32_t rank) {
 
 // The strides of the allocations and calls that fail, so that the test takes seconds. tools/nightly
 // takes every allocation.
-constexpr uint64_t kUsualStride = test::kThreadsSanitized ? 2000 : test::kSanitized ? 97 : 29;
+const uint64_t kStride = test::kThreadsSanitized ? 2000
+                         : test::kSanitized      ? 97
+                         : test::is_long()       ? 1
+                                                 : 145;
 // Strides of plugin calls are odd, so that they meet both of two calls that alternate.
 const int64_t kCallStride = test::kThreadsSanitized ? 60
                             : test::kSanitized      ? 7
                             : test::is_long()       ? 1
-                            : test::is_brief()      ? 5
-                                                    : 3;
-const uint64_t kStride = test::kSanitized   ? kUsualStride
-                         : test::is_long()  ? 1
-                         : test::is_brief() ? 5 * kUsualStride
-                                            : kUsualStride;
+                                                    : 5;
 
 // The observations of one rank.
 struct Seen {

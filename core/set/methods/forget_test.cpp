@@ -145,10 +145,9 @@ std::vector<std::filesystem::path> published_files() {
 }
 
 // Every number of ranks takes every file in long runs. Otherwise each file is taken on one number
-// of ranks from 2 on, or under TEST_ALL on two of the numbers.
+// of ranks from 2 on.
 bool takes_file(uint32_t size, size_t file) {
-  if (test::is_long()) return true;
-  return test::is_brief() ? size == 2 + file % 3 : size % 2 == file % 2;
+  return test::is_long() || size == 2 + file % 3;
 }
 
 TEST_P(ForgottenOnRoutes, StepsLeaveNoTraceUnderThePublishedSchemes) {

@@ -105,15 +105,15 @@ const Method kMethods[] = {
 };
 
 class ResultsAtOwners : public ::testing::TestWithParam<uint32_t> {};
-INSTANTIATE_TEST_SUITE_P(Sizes, ResultsAtOwners, test::worlds({1, 2, 3, 4, 8}));
+INSTANTIATE_TEST_SUITE_P(Sizes, ResultsAtOwners, test::worlds({1, 2, 3, 4, 8}, {1, 3, 8}));
 
 // On route flat a plain gradient alone in its bucket is never void (decision 0003), so plain
 // methods have only scheduler fusion. Outside of long runs a method takes the schedulers in turn
-// with the number of ranks. The numbers below 8 already have every kind of cut, so a brief run
-// takes only a few methods on 8 ranks.
+// with the number of ranks. The numbers below 8 already have every kind of cut, so only a few
+// methods are taken on 8 ranks.
 TEST_P(ResultsAtOwners, AreThoseThatEveryRankHasOnRouteFlat) {
   const uint32_t size = GetParam();
-  const size_t stride = test::is_brief() && size == 8 ? 4 : 1;
+  const size_t stride = !test::is_long() && size == 8 ? 4 : 1;
   for (const size_t at : {0, 1})
     for (size_t i = 0; i < std::size(kMethods); i += stride) {
       const Method& method = kMethods[i];

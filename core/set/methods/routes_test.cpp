@@ -99,7 +99,7 @@ TEST(Routes, EndAlikeOnAllRanksUnderLossyMethods) {
        "[compressor.bf16]\nrounding = \"stochastic\"\ncombine = \"gather\"\n"},
   };
   // Each method is on some of the layouts, and each layout has some of the methods.
-  const size_t stride = test::kSanitized || test::is_long() ? 1 : test::is_brief() ? 3 : 2;
+  const size_t stride = test::kSanitized || test::is_long() ? 1 : 3;
   size_t turn = 0;
   for (const Layout& layout : kLayouts)
     for (const Method& method : methods) {

@@ -72,7 +72,7 @@ Script script_of(const Method& method, uint32_t size, const std::string& more_ta
 class OnDevices : public ::testing::TestWithParam<std::tuple<Method, uint32_t>> {};
 INSTANTIATE_TEST_SUITE_P(Methods, OnDevices,
                          ::testing::Combine(::testing::ValuesIn(kMethods),
-                                            test::worlds({1, 2, 3, 4}, {1, 3})),
+                                            test::worlds({1, 2, 3, 4}, {3})),
                          testing::name_and_size);
 
 // The ranks use two devices by turns.

@@ -115,7 +115,8 @@ const ResidentMethod kSummingMethods[] = {
 
 class DeviceMethods : public ::testing::TestWithParam<std::tuple<ResidentMethod, uint32_t>> {};
 INSTANTIATE_TEST_SUITE_P(Methods, DeviceMethods,
-                         ::testing::Combine(test::every_sixth(kMethods), test::worlds({1, 3}, {3})),
+                         ::testing::Combine(test::every_twelfth(kMethods),
+                                            test::worlds({1, 3}, {3})),
                          testing::name_and_size);
 
 TEST_P(DeviceMethods, GiveTheBitsOfTheCpu) {
@@ -155,7 +156,7 @@ TEST_P(LowRankMethods, StayNearTheCpuWithEqualBitsOnDevices) {
 
 class SummingMethods : public DeviceMethods {};
 INSTANTIATE_TEST_SUITE_P(Methods, SummingMethods,
-                         ::testing::Combine(test::every_sixth(kSummingMethods),
+                         ::testing::Combine(test::every_twelfth(kSummingMethods),
                                             test::worlds({1, 2, 3}, {2})),
                          testing::name_and_size);
 

@@ -63,7 +63,7 @@ const ResidentMethod kMethods[] = {
 
 class InHosts : public ::testing::TestWithParam<std::tuple<ResidentMethod, Layout>> {};
 INSTANTIATE_TEST_SUITE_P(Methods, InHosts,
-                         ::testing::Combine(test::every_sixth(kMethods),
+                         ::testing::Combine(test::every_twelfth(kMethods),
                                             ::testing::Values(kTwoByTwo, kUnequal)),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param).name) + "_on_" +

@@ -14,9 +14,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import warm_python
 
+Case = TypeVar("Case")
 HERE = Path(__file__).resolve().parent
 MPIRUN = (
     "mpirun", "--oversubscribe", "--allow-run-as-root", "--bind-to", "none",
@@ -32,14 +34,14 @@ OVER_UCX = OVER in ("ucx", "borrowed")  # under torchrun
 ALONE = (sys.executable, str(HERE.parents[2] / "tests/transports/run_ranks.py"))
 
 
-def worlds(every: Sequence[int], few: Sequence[int]) -> Sequence[int]:
-    """The numbers of ranks in a test. `tools/nightly` takes all numbers, other runs the most
-    useful numbers."""
+def cases(every: Sequence[Case], few: Sequence[Case]) -> Sequence[Case]:
+    """The cases of a test, mostly numbers of ranks. `tools/nightly` takes every case, other runs
+    the most useful cases."""
     return every if os.environ.get("TEST_LONG") else few
 
 
 # The numbers of ranks for tests of a contract.
-WORLDS = worlds((1, 2, 3, 4), (1, 3))
+WORLDS = cases((1, 2, 3, 4), (1, 3))
 
 # Seconds. A launch takes about five on two idle cores. The rest is for cores with other work.
 DEADLINE = 180.0

@@ -9,8 +9,7 @@ from launch import ALONE, WORLDS, run_ranks, succeed
 
 @pytest.mark.parametrize("ranks", WORLDS)
 def test_a_borrowed_group_carries_a_run_and_stays_usable(ranks):
-    # Once as users start it: torchrun and the ranks import torch themselves.
-    succeed("borrowed.py", ranks, over="ucx", real=ranks == 3)
+    succeed("borrowed.py", ranks, over="ucx")
 
 
 @pytest.mark.skipif("TEST_LONG" not in os.environ, reason="tools/nightly")

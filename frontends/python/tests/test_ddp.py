@@ -2,7 +2,7 @@
 names of its functions describe the checks."""
 
 import pytest
-from launch import OVER_UCX, WORLDS, run_ranks, succeed, worlds
+from launch import OVER_UCX, WORLDS, run_ranks, succeed, cases
 
 
 @pytest.mark.parametrize("ranks", WORLDS)
@@ -15,14 +15,14 @@ def test_recipes_of_ddp_users_work_through_the_hook(ranks):
     succeed("ddp_recipes.py", ranks)
 
 
-@pytest.mark.parametrize("ranks", worlds((1, 3), (3,)))
+@pytest.mark.parametrize("ranks", cases((1, 3), (3,)))
 def test_a_checkpoint_goes_on_bit_for_bit_in_another_process(ranks, tmp_path):
     succeed("ddp_resume.py", ranks, str(tmp_path), "save")
     succeed("ddp_resume.py", ranks, str(tmp_path), "resume")
 
 
 @pytest.mark.parametrize(
-    "before, after", worlds(((1, 2), (2, 1), (2, 2), (2, 3), (4, 1)), ((2, 3),))
+    "before, after", cases(((1, 2), (2, 1), (2, 2), (2, 3), (4, 1)), ((2, 3),))
 )
 def test_another_number_of_ranks_goes_on_under_the_hook(before, after, tmp_path):
     succeed("ddp_shards.py", before, str(tmp_path), "save")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -128,19 +127,18 @@ def test_the_check_of_methods_finds_the_bits_of_the_cpu_on_the_cpu(route, dtype)
     assert lines and all(line.endswith("of the CPU") for line in lines), done.stdout
 
 
-def over_gloo(ranks: int, script: str, real: bool = False) -> subprocess.CompletedProcess[str]:
-    """Started as by tools/gpu-check, but on the CPU. real: see launch.run_ranks."""
+def over_gloo(ranks: int, script: str) -> subprocess.CompletedProcess[str]:
+    """Started as by tools/gpu-check, but on the CPU."""
     launcher = ("-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1")
     folder = Path(__file__).resolve().parent / "scripts"
     words = (str(folder / "over_gloo.py"), str(folder / script), "--device", "cpu")
     count = ("--nproc-per-node", str(ranks))
-    python = sys.executable if real else warm_python.executable()
-    variables = {"PYTHON_EXEC": python, "GLOO_SOCKET_IFNAME": "lo"}  # torchrun starts PYTHON_EXEC
-    return run_python(*launcher, *count, *words, real=real, **variables)
+    variables = {"PYTHON_EXEC": warm_python.executable(), "GLOO_SOCKET_IFNAME": "lo"}  # torchrun starts PYTHON_EXEC
+    return run_python(*launcher, *count, *words, **variables)
 
 
 def test_reductions_of_fsdp_and_a_sharded_model_are_tried_on_the_cpu():
-    done = over_gloo(2, "fsdp_on_device.py", real=True)
+    done = over_gloo(2, "fsdp_on_device.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("as on the CPU") == 3 and "0.00% from the plain one" in done.stdout
 

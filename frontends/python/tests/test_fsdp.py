@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch.distributed.fsdp
-from launch import succeed, worlds
+from launch import succeed, cases
 
 pytestmark = pytest.mark.skipif(
     not hasattr(
@@ -15,12 +15,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("ranks", worlds((2, 4), (4,)))
+@pytest.mark.parametrize("ranks", cases((2, 4), (4,)))
 def test_fsdp2_reduces_its_gradients_through_penstock(ranks):
     succeed("fsdp.py", ranks)
 
 
-@pytest.mark.parametrize("ranks", worlds((2, 3, 4), (3,)))
+@pytest.mark.parametrize("ranks", cases((2, 3, 4), (3,)))
 def test_shards_of_fsdp2_keep_their_shapes(ranks):
     succeed("fsdp_shapes.py", ranks)
 

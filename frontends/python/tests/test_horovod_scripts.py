@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from launch import run_python, run_ranks, worlds
+from launch import run_python, run_ranks, cases
 
 from penstock.common.environment import HONOURED, NOT_HONOURED, line, without_effect
 from penstock.common.runtime import Topology
@@ -20,14 +20,14 @@ WORLD = Topology(0, 2, 0, 2, 0, 1)
 
 
 def test_a_script_of_horovods_shape_runs_unchanged():
-    # As users start it, under mpirun: each rank has an interpreter that imports torch itself, with
-    # its own seed for the hashes of strings.
+    # In long runs as users start it, under mpirun: each rank has an interpreter that imports torch
+    # itself, with its own seed for the hashes of strings.
     done = run_ranks(
         "../scripts/train_classes.py",
         2,
         *("--epochs", "4", "--gradient-predivide-factor", "2.0"),
         module="penstock.horovod",
-        real=True,
+        real=bool(os.environ.get("TEST_LONG")),
     )
     assert done.returncode == 0, done.stdout
     assert all(f"rank {rank} of 2 done" in done.stdout for rank in (0, 1)), done.stdout
@@ -61,7 +61,7 @@ def test_a_script_of_image_training_goes_on_from_its_last_epoch(tmp_path):
     assert (tmp_path / "checkpoint-4.pt").exists()
 
 
-@pytest.mark.parametrize("ranks", worlds((1, 3), (3,)))
+@pytest.mark.parametrize("ranks", cases((1, 3), (3,)))
 def test_a_script_of_fine_tuning_runs_unchanged(ranks):
     done = run_ranks("../scripts/fine_tune.py", ranks, module="penstock.horovod")
     assert done.returncode == 0, done.stdout

@@ -52,8 +52,8 @@ def finish(process):
 
 
 @pytest.mark.parametrize("how", ["init", "late", "borrowed"])
-def test_ranks_of_spawn_are_those_of_the_group(how):
-    output = run(sys.executable, SCRIPTS / "spawned.py", how)
+def test_ranks_that_a_process_starts_are_those_of_the_group(how):
+    output = run(warm(), SCRIPTS / "spawned.py", "fork", how)
     assert f"{how}: rank 0 of 2 is right" in output and f"{how}: rank 1 of 2 is right" in output
 
 
@@ -79,7 +79,7 @@ def test_ranks_of_plain_mpirun_need_no_variables_of_torch():
 
 
 def test_the_group_counts_where_the_launcher_says_otherwise_and_rank_0_says_so_once():
-    output = run(sys.executable, SCRIPTS / "spawned.py", "init", HOROVOD_RANK="2", HOROVOD_SIZE="3")
+    output = run(sys.executable, SCRIPTS / "spawned.py", "spawn", "init", HOROVOD_RANK="2", HOROVOD_SIZE="3")
     assert "init: rank 1 of 2 is right" in output
     said = [line for line in output.splitlines() if "the ranks of the group are used" in line]
     assert len(said) == 1 and "HOROVOD_SIZE=3" in said[0], output

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from launch import ALONE, run_ranks, succeed, worlds
+from launch import ALONE, run_ranks, succeed, cases
 
 from penstock.common.rotation import Rotation
 from penstock.torch.apart.fragment import values_of
@@ -142,12 +142,12 @@ def test_the_report_tells_the_delay_that_hides_an_exchange(rotation, waits, hide
     assert told["wait_s"] == max(waits[rotation.fragments :])
 
 
-@pytest.mark.parametrize("ranks", worlds((1, 2, 3, 4, 8), (1, 3)))
+@pytest.mark.parametrize("ranks", cases((1, 2, 3, 4, 8), (1, 3)))
 def test_ranks_that_train_apart_do_what_the_papers_say(ranks):
     succeed("local_steps.py", ranks)
 
 
-@pytest.mark.parametrize("ranks", worlds((2, 3, 4), (2,)))
+@pytest.mark.parametrize("ranks", cases((2, 3, 4), (2,)))
 def test_what_ranks_must_share_is_compared_and_a_difference_is_an_error_on_every_rank(ranks):
     succeed("local_steps_agree.py", ranks)
 

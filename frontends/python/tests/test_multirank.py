@@ -4,7 +4,7 @@ functions describe the checks."""
 import re
 
 import pytest
-from launch import ALONE, HERE, OVER_UCX, WORLDS, run_python, run_ranks, succeed, worlds
+from launch import ALONE, HERE, OVER_UCX, WORLDS, run_python, run_ranks, succeed, cases
 
 PLAIN_MPIRUN = ("mpirun", "--oversubscribe", "--allow-run-as-root", "-np")
 
@@ -33,7 +33,7 @@ def test_deferred_updates_equal_updates_at_once():
     succeed("deferred.py", 2)
 
 
-@pytest.mark.parametrize("ranks", worlds((1, 2, 3), (3,)))
+@pytest.mark.parametrize("ranks", cases((1, 2, 3), (3,)))
 def test_means_that_are_applied_one_step_late_equal_delayed_training(ranks):
     succeed("contract.py", ranks, "late", "late_state")
 
@@ -51,17 +51,17 @@ def test_ctrl_c_on_a_rank_that_waits_in_join_ends_all_with_its_name():
         assert len(said) == 1 and "rank 0 ended with KeyboardInterrupt" in said[0], done.stdout
 
 
-@pytest.mark.parametrize("ranks", worlds((1, 2, 3, 4), (4,)))
+@pytest.mark.parametrize("ranks", cases((1, 2, 3, 4), (4,)))
 def test_a_mean_of_halves_is_right_wherever_it_fits(ranks):
     succeed("means.py", ranks)
 
 
-@pytest.mark.parametrize("ranks", worlds((3, 4), (4,)))
+@pytest.mark.parametrize("ranks", cases((3, 4), (4,)))
 def test_what_two_ranks_saved_more_load(ranks):
     succeed("shards.py", ranks)
 
 
-@pytest.mark.parametrize("ranks", worlds((1, 2, 3), (3,)))
+@pytest.mark.parametrize("ranks", cases((1, 2, 3), (3,)))
 def test_changes_after_wrapping_are_exchanged_or_refused(ranks):
     succeed("later_changes.py", ranks)
 
@@ -70,7 +70,7 @@ def test_a_timeline_that_every_rank_starts_is_one_file_of_rank_0(tmp_path):
     succeed("timeline.py", 2, str(tmp_path))
 
 
-@pytest.mark.parametrize("ranks", worlds((3, 4), (3,)))
+@pytest.mark.parametrize("ranks", cases((3, 4), (3,)))
 def test_a_deterministic_run_gives_the_same_bits_again(ranks):
     succeed("repeat.py", ranks)
 
@@ -82,7 +82,7 @@ def test_two_deterministic_launches_give_the_same_bits(tmp_path):
     succeed("repeat.py", 2, str(prints))
 
 
-@pytest.mark.parametrize("ranks", worlds((2, 4), (4,)))
+@pytest.mark.parametrize("ranks", cases((2, 4), (4,)))
 def test_planners_train_like_wait_free_back_propagation(ranks):
     succeed("planners.py", ranks)
 

@@ -125,7 +125,8 @@ std::vector<Input> Extent::inputs(uint64_t n, bool finite) const {
   std::vector<Input> all;
   const std::string few[] = {"normal", "constant", "sparse", "not finite"};
   const auto add = [&](const char* name, auto&& value) {
-    if (n > all_kinds_up_to && std::find(std::begin(few), std::end(few), name) == std::end(few))
+    if ((n < all_kinds_from || n > all_kinds_up_to) &&
+        std::find(std::begin(few), std::end(few), name) == std::end(few))
       return;
     std::vector<float> x(n);
     for (uint64_t i = 0; i < n; ++i) x[i] = static_cast<float>(value(i));
@@ -182,13 +183,14 @@ constexpr Part kParts[] = {
 
 Extent extent_of(bool is_short) {
   Extent extent;
-  extent.sizes = {0, 1, 2, 3, 31, 64, 1000, is_short ? 9001u : 65537u};
-  extent.few_sizes = {0, 1, 65, 5000, 17000};
+  extent.sizes = {0, 1, 2, 3, 31, 64, 1000, is_short ? 4999u : 65537u};
+  extent.few_sizes = {0, 1, 65, 5000};
+  extent.all_kinds_from = is_short ? 64 : 0;
   extent.all_kinds_up_to = is_short ? 64 : 1 << 30;
   extent.most_rows = is_short ? 100 : 1 << 20;
   if (!is_short) {
     extent.sizes.push_back((1u << 24) + 3);
-    extent.few_sizes.push_back((1u << 20) + 3);
+    extent.few_sizes.insert(extent.few_sizes.end(), {17000, (1u << 20) + 3});
   }
   return extent;
 }

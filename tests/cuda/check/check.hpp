@@ -112,7 +112,8 @@ std::vector<float> normal(uint64_t n, uint64_t seed);
 struct Extent {
   std::vector<uint64_t> sizes;      // for everything
   std::vector<uint64_t> few_sizes;  // for parts with many variants
-  uint64_t all_kinds_up_to;         // larger sizes have only a few kinds of input
+  uint64_t all_kinds_from;          // sizes from this one to the next have every kind of input
+  uint64_t all_kinds_up_to;         // other sizes have only a few kinds
   uint64_t most_rows;               // most rows of a matrix
 
   // Normal, Laplace, Student t with 3 degrees of freedom, constant, zeros of both signs, sparse,

@@ -1,4 +1,5 @@
-"""torch's tutorial: ranks of mp.spawn. Only init_process_group gets the rank and the size."""
+"""torch's tutorial: ranks of mp.spawn, or forked ranks. Only init_process_group
+gets the rank and the size."""
 
 import os
 import sys
@@ -31,6 +32,6 @@ def work(rank: int, size: int, store: str, how: str) -> None:
 
 
 if __name__ == "__main__":
-    for how in sys.argv[1:]:
-        with tempfile.TemporaryDirectory() as folder:
-            mp.spawn(work, (2, os.path.join(folder, "store"), how), 2)
+    method, how = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        mp.start_processes(work, (2, os.path.join(folder, "store"), how), 2, start_method=method)
