@@ -28,7 +28,7 @@ const std::vector<testing::GradientShape> kShapes{
     {"one", {1}},         {"gain", {7}},  {"table", {140, 31}}};
 // The number of steps with gradients, with a new plan after each step; smaller under a thread
 // sanitizer, which is slow.
-constexpr uint64_t kDrawn = test::kThreadsSanitized ? 16 : 48;
+constexpr uint64_t kDrawn = test::kThreadsSanitized ? 8 : 48;
 constexpr uint64_t kSteps = kDrawn + 3;  // plus the steps that release the kept values
 
 struct Case {

@@ -10,13 +10,14 @@
 #include <penstock/views.hpp>
 #include <support/every_compressor.hpp>
 #include <support/half.hpp>
+#include <support/long.hpp>
 #include <testing/gtest.hpp>
 #include <testing/rig.hpp>
 
 namespace penstock::test {
 namespace {
 
-constexpr uint64_t kMutationsPerRound = 100;
+const uint64_t kMutationsPerRound = is_long() ? 100 : 25;
 constexpr int32_t kPeer = 3;
 // Smaller numbers can be scaled, added and multiplied by a factor, and float does not overflow.
 constexpr double kHarmless = 1e9;
