@@ -22,6 +22,7 @@ SCRIPT = """
 source tools/test_steps.sh
 cd "$repository"
 python={python}
+quick_filter='-*SixteenMillion*'
 tests_begin test 2
 ctest_run {preset} "ctest"
 pytest_run suite
