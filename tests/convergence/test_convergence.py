@@ -7,12 +7,12 @@ of a task run in one launch. The simulations are cached under build/, by their c
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from long_runs import IS_LONG
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
@@ -20,7 +20,6 @@ from benches import convergence  # noqa: E402
 from quickstart_job import launch  # noqa: E402
 from quickstart_job.recipes import KNOWN, recipe  # noqa: E402
 
-IS_LONG = bool(os.environ.get("TEST_LONG"))
 ON_TEXT = (
     "s-sgd", "dear", "topk-residual", "dgc", "power-sgd", "sign-sgd-majority", "ok-topk", "wfbp", "fusion", "acp-sgd", "fgbuff",
 )  # fmt: skip

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from long_runs import IS_LONG
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "tools"))
@@ -22,7 +23,6 @@ from quickstart_job import launch, toml_text  # noqa: E402
 from quickstart_job.recipes import CONF  # noqa: E402
 
 DEADLINE_S = 1500  # on two cores with other work
-IS_LONG = bool(os.environ.get("TEST_LONG"))
 RANKS = 3  # two ranks would give equal sums in either order
 
 

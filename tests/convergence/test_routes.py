@@ -3,11 +3,11 @@ third case; `tools/nightly`, which sets TEST_LONG, takes all."""
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
+from long_runs import IS_LONG
 import torch
 
 HERE = Path(__file__).resolve().parent
@@ -21,7 +21,7 @@ from quickstart_job.recipes import recipe  # noqa: E402
 from quickstart_job import toml_text  # noqa: E402
 from ranks_in_threads import RanksInThreads  # noqa: E402
 
-EVERY = 1 if os.environ.get("TEST_LONG") else 3
+EVERY = 1 if IS_LONG else 3
 SEED, STEPS = 1, 20
 TOLERANCE = 1e-4  # relative: a sum's last bit is smaller, and a wrong factor or memory gives hundredths
 # If a sample gives the threshold, the last bit can decide about an entry.

@@ -5,11 +5,11 @@ The runs take many minutes, so only tools/nightly makes them. docs/convergence.m
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
+from long_runs import IS_LONG
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
@@ -19,7 +19,6 @@ SEEDS = (1, 2, 3)
 FULL, HALVES, SIGNS = "topk-residual-fp32", "topk-residual", "top-k-signs"
 SETTING = convergence.Setting("text", convergence.STEPS["text"])
 
-IS_LONG = bool(os.environ.get("TEST_LONG"))
 pytestmark = pytest.mark.skipif(not IS_LONG, reason="nine runs of 200 steps take many minutes; TEST_LONG=1 makes them")
 
 

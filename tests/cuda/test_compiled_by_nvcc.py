@@ -3,13 +3,13 @@ tools/nightly compiles and links it whole, as it goes into the pack of tools/gpu
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from long_runs import IS_LONG
 from sources import REPOSITORY, kernels
 
 sys.path.insert(0, str(REPOSITORY / "tools"))
@@ -25,7 +25,7 @@ AGAINST_HEADERS = [
     for source in sorted((REPOSITORY / room).glob("*.cpp"))
     if not source.stem.endswith("_test")
 ]
-is_long = pytest.mark.skipif("TEST_LONG" not in os.environ, reason="tools/nightly")
+is_long = pytest.mark.skipif(not IS_LONG, reason="tools/nightly")
 
 
 @pytest.mark.parametrize("source", kernels(), ids=lambda path: path.stem)

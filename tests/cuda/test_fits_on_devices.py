@@ -3,19 +3,18 @@ registers and spills."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from long_runs import IS_LONG
 from sources import BUILT, kernels
 
 # The kernels are assembled for the first architecture. The second makes code from their PTX when it loads them;
 # only tools/nightly assembles for it.
 TUNED_FOR, LATER = "sm_90", "sm_120"
-IS_LONG = "TEST_LONG" in os.environ
 DEVICES = (TUNED_FOR, LATER) if IS_LONG else (TUNED_FOR,)
 MOST_SHARED_BYTES = 48 * 1024  # without asking the driver for more
 REGISTERS = 64 * 1024  # of a multiprocessor

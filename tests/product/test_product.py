@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from long_runs import IS_LONG
 import torch
 
 HERE = Path(__file__).resolve().parent
@@ -32,7 +32,6 @@ from quickstart_job import launch  # noqa: E402
 from run_ranks import start  # noqa: E402
 from steps import Runtime, results  # noqa: E402
 
-IS_LONG = bool(os.environ.get("TEST_LONG"))
 WORLDS = (1, 2, 3, 4) if IS_LONG else (3,)
 CASES = every_case()[:: 1 if IS_LONG else 8]
 DEADLINE_S = 900

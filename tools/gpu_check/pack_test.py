@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from long_runs import IS_LONG
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tools"))
@@ -34,7 +35,7 @@ def nvcc() -> str | None:
 @pytest.fixture(scope="module")
 def whole() -> Path:
     """With the programs for compute capability 9.0, which are built once, for ten minutes."""
-    if not os.environ.get("TEST_LONG"):
+    if not IS_LONG:
         pytest.skip("tools/nightly runs it")
     if nvcc() is None:
         pytest.skip("no CUDA compiler: the pack has no programs")

@@ -12,6 +12,7 @@ import signal
 import subprocess
 
 import pytest
+from long_runs import IS_LONG
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMAND = pathlib.Path(os.environ.get("PENSTOCK_COMMAND", ROOT / "build/release/bin/penstock")).resolve()
@@ -19,7 +20,6 @@ BUILD = pathlib.Path(os.environ.get("PENSTOCK_BUILD", COMMAND.parent.parent)).re
 PLUGINS = BUILD / "lib/penstock/plugins"
 KINDS = ["compressor", "memory", "collective", "scheduler"]
 NEW_KINDS = [*KINDS, "composite"]  # of `penstock new`
-IS_LONG = bool(os.environ.get("TEST_LONG"))
 
 
 def penstock(*arguments, cwd=None, **environment):

@@ -10,8 +10,9 @@ import sys
 import time
 
 import pytest
+from long_runs import IS_LONG
 
-from command_test import BUILD, COMMAND, IS_LONG, ROOT, needs_mpirun, penstock
+from command_test import BUILD, COMMAND, ROOT, needs_mpirun, penstock
 
 pytestmark = needs_mpirun
 

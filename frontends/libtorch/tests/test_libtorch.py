@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from long_runs import cases
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -20,7 +21,6 @@ CHECKS = BUILD / "tests/libtorch_frontend_test"
 DEVICE_CHECKS = BUILD / "tests/libtorch_device_test"
 ON_SIMULATED_DEVICES = BUILD / "tests/libtorch_on_simulated_devices"  # a runtime with simulated devices beside it
 STEPS = 12
-IS_LONG = bool(os.environ.get("TEST_LONG"))
 # Scheme of conf/ and momentum of SGD. Memory dgc has its own momentum.
 SCHEMES = (("s-sgd", "0.9"), ("topk-residual", "0"), ("dgc", "0"), ("power-sgd", "0.9"))
 
@@ -61,7 +61,7 @@ def initial(data: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("ranks", (2, 3, 4) if IS_LONG else (3,))
+@pytest.mark.parametrize("ranks", cases((2, 3, 4), (3,)))
 def test_the_checks_hold_on_every_rank(ranks):
     # Different parameters give only a warning.
     done = run_ranks(ranks, "env", "PENSTOCK_CHECK_PARAMETERS=error", CHECKS, "--gtest_color=no")
@@ -78,7 +78,7 @@ def test_gradients_on_devices_have_the_bits_of_the_cpu_on_every_rank(ranks):
     assert done.returncode == 0 and passed == ["3"] * ranks, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("ranks", (1, 2, 4) if IS_LONG else (2,))
+@pytest.mark.parametrize("ranks", cases((1, 2, 4), (2,)))
 def test_training_in_cpp_gives_the_bits_of_training_in_python(ranks, data, initial, tmp_path):
     trained = [word for name, momentum in SCHEMES for word in ("--train", ROOT / f"conf/{name}.toml", momentum)]
     python = run_ranks(

@@ -14,11 +14,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import warm_python
+from long_runs import cases
 
-Case = TypeVar("Case")
 HERE = Path(__file__).resolve().parent
 MPIRUN = (
     "mpirun", "--oversubscribe", "--allow-run-as-root", "--bind-to", "none",
@@ -32,12 +31,6 @@ OVER_UCX = OVER in ("ucx", "borrowed")  # under torchrun
 # Starts ranks by environment variables alone, and lets survivors print their errors, unlike
 # torchrun and mpirun.
 ALONE = (sys.executable, str(HERE.parents[2] / "tests/transports/run_ranks.py"))
-
-
-def cases(every: Sequence[Case], few: Sequence[Case]) -> Sequence[Case]:
-    """The cases of a test, mostly numbers of ranks. `tools/nightly` takes every case, other runs
-    the most useful cases."""
-    return every if os.environ.get("TEST_LONG") else few
 
 
 # The numbers of ranks for tests of a contract.

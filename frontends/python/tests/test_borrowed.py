@@ -1,10 +1,10 @@
 """Runs over a borrowed process group of torch, under torchrun. With TEST_FRONTEND_OVER=borrowed
 the other tests of the frontend run over a borrowed group too."""
 
-import os
 
 import pytest
 from launch import ALONE, WORLDS, run_ranks, succeed
+from long_runs import IS_LONG
 
 
 @pytest.mark.parametrize("ranks", WORLDS)
@@ -12,7 +12,7 @@ def test_a_borrowed_group_carries_a_run_and_stays_usable(ranks):
     succeed("borrowed.py", ranks, over="ucx")
 
 
-@pytest.mark.skipif("TEST_LONG" not in os.environ, reason="tools/nightly")
+@pytest.mark.skipif(not IS_LONG, reason="tools/nightly")
 def test_horovods_operations_keep_their_contract_over_a_borrowed_group():
     succeed("contract.py", 3, "collectives", "alltoall", "process_sets", over="borrowed")
 

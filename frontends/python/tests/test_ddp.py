@@ -2,7 +2,8 @@
 names of its functions describe the checks."""
 
 import pytest
-from launch import OVER_UCX, WORLDS, run_ranks, succeed, cases
+from launch import OVER_UCX, WORLDS, run_ranks, succeed
+from long_runs import cases
 
 
 @pytest.mark.parametrize("ranks", WORLDS)

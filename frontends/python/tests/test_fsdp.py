@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch.distributed.fsdp
-from launch import succeed, cases
+from launch import succeed
+from long_runs import cases
 
 pytestmark = pytest.mark.skipif(
     not hasattr(

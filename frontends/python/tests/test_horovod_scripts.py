@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from launch import run_python, run_ranks, cases
+from launch import run_python, run_ranks
+from long_runs import IS_LONG, cases
 
 from penstock.common.environment import HONOURED, NOT_HONOURED, line, without_effect
 from penstock.common.runtime import Topology
@@ -27,7 +28,7 @@ def test_a_script_of_horovods_shape_runs_unchanged():
         2,
         *("--epochs", "4", "--gradient-predivide-factor", "2.0"),
         module="penstock.horovod",
-        real=bool(os.environ.get("TEST_LONG")),
+        real=IS_LONG,
     )
     assert done.returncode == 0, done.stdout
     assert all(f"rank {rank} of 2 done" in done.stdout for rank in (0, 1)), done.stdout

@@ -4,7 +4,8 @@ import re
 
 import pytest
 import torch
-from launch import ALONE, run_ranks, succeed, cases
+from launch import ALONE, run_ranks, succeed
+from long_runs import cases
 
 from penstock.common.rotation import Rotation
 from penstock.torch.apart.fragment import values_of

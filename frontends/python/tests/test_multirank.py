@@ -4,7 +4,8 @@ functions describe the checks."""
 import re
 
 import pytest
-from launch import ALONE, HERE, OVER_UCX, WORLDS, run_python, run_ranks, succeed, cases
+from launch import ALONE, HERE, OVER_UCX, WORLDS, run_python, run_ranks, succeed
+from long_runs import cases
 
 PLAIN_MPIRUN = ("mpirun", "--oversubscribe", "--allow-run-as-root", "-np")
 

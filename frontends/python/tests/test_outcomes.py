@@ -1,12 +1,12 @@
 """The outcomes of steps, on several ranks under mpirun: results are used, or thrown away without
 a trace."""
 
-import os
 
 import pytest
-from launch import succeed, cases
+from launch import succeed
+from long_runs import IS_LONG, cases
 
-LOOPS = 720 if os.environ.get("TEST_LONG") else 15
+LOOPS = 720 if IS_LONG else 15
 
 
 @pytest.mark.parametrize("ranks", cases((1, 2, 3), (3,)))

@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 import warm_python
-from launch import DEADLINE, HERE, cases
+from launch import DEADLINE, HERE
+from long_runs import cases
 
 
 def _pair_of_ports() -> int:
