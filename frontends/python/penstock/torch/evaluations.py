@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from penstock.common.gradient_set import GradientSet
 from penstock.torch import world
 
-# A sharpness-aware optimizer computes two gradients in a step, and bears the scheme.
+# A sharpness-aware optimizer computes two gradients in a step, which is no reason for a warning.
 MANY = 3
 
 
@@ -30,7 +30,7 @@ class Evaluations:
         if self._is_told or not any(inside):
             return
         self._in_step += 1
-        if self._in_step < MANY or not gradients.report().get("state_bytes"):
+        if self._in_step != MANY or not gradients.report().get("state_bytes"):
             return
         self._is_told = True
         if world.rank() != 0:
