@@ -46,7 +46,8 @@ class Place {
       exec_.device_id = device;
       exec_.stream = new_stream();
     }
-    (void)cudaSetDevice(0);  // during calls another device is current
+    (void)cudaSetDevice(
+        0);  // outside of allocate(), and so during calls, another device is current
   }
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
@@ -62,19 +63,15 @@ class Place {
   // The exec for calls that need at most `bytes` of scratch. Scratch of earlier calls stays valid.
   const penstock_exec& exec(uint64_t bytes = 0) {
     if (bytes > exec_.scratch_bytes) {
-      (void)cudaSetDevice(exec_.device_id);
       exec_.scratch = allocate(bytes);
       exec_.scratch_bytes = bytes;
-      (void)cudaSetDevice(0);
     }
     return exec_;
   }
   template <typename T>
   T* put(const std::vector<T>& values) {
-    (void)cudaSetDevice(exec_.device_id);
     auto* memory = static_cast<T*>(allocate(values.size() * sizeof(T)));
     copy(memory, values.data(), values.size() * sizeof(T));
-    (void)cudaSetDevice(0);
     return memory;
   }
   template <typename T>
@@ -103,8 +100,10 @@ class Place {
     EXPECT_EQ(cudaMemcpy(target, source, bytes, cudaMemcpyDefault), cudaSuccess);
   }
   void* allocate(uint64_t bytes) {
+    if (on_device_) (void)cudaSetDevice(exec_.device_id);
     void* memory = on_device_ ? device_bytes(std::max<uint64_t>(bytes, 1))
                               : std::aligned_alloc(64, (bytes + 64) / 64 * 64);
+    (void)cudaSetDevice(0);
     memory_.push_back(memory);
     return memory;
   }
