@@ -7,7 +7,7 @@ import re
 import subprocess
 
 import pytest
-from command_test import COMMAND, ROOT
+from command_test import COMMAND, ROOT, needs_mpirun
 
 PYTHON = ROOT / ".venv/bin/python"
 pytestmark = [pytest.mark.pages, pytest.mark.skipif(not PYTHON.exists(), reason="tools/setup has made no .venv here")]
@@ -49,7 +49,9 @@ def test_the_script_from_ddp_runs_under_torchrun(ddp_script):
     assert re.fullmatch(r"loss \d\.\d+ on 2 ranks\n", ran.stdout)
 
 
-@pytest.mark.parametrize("python", [(PYTHON,), (COMMAND, "run", "-np", 1, "--", "python")], ids=["python", "penstock run"])
+@pytest.mark.parametrize("python", [
+    pytest.param((PYTHON,), id="python"),
+    pytest.param((COMMAND, "run", "-np", 1, "--", "python"), id="penstock run", marks=needs_mpirun)])
 def test_the_package_comes_from_this_checkout(python):
     found = new_shell(*python, "-c", "import penstock; print(penstock.__file__)").stdout.strip().removeprefix("[0] ")
     assert pathlib.Path(found).resolve().parent == (ROOT / "frontends/python/penstock").resolve()

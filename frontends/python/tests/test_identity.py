@@ -11,6 +11,7 @@ import time
 import pytest
 import torch.distributed as dist
 from launch import HERE, MPIRUN
+from long_runs import cases
 from warm_python import executable as warm
 
 from penstock.torch import identity
@@ -51,9 +52,11 @@ def finish(process):
 # ---- launchers ----
 
 
+@pytest.mark.parametrize("method", cases(("fork", "spawn"), ("fork",)))
 @pytest.mark.parametrize("how", ["init", "late", "borrowed"])
-def test_ranks_that_a_process_starts_are_those_of_the_group(how):
-    output = run(warm(), SCRIPTS / "spawned.py", "fork", how)
+def test_ranks_that_a_process_starts_are_those_of_the_group(how, method):
+    python = warm() if method == "fork" else sys.executable
+    output = run(python, SCRIPTS / "spawned.py", method, how)
     assert f"{how}: rank 0 of 2 is right" in output and f"{how}: rank 1 of 2 is right" in output
 
 

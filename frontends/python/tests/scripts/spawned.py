@@ -1,5 +1,5 @@
-"""torch's tutorial: ranks of mp.spawn, or forked ranks. Only init_process_group
-gets the rank and the size."""
+"""torch's tutorial: ranks of mp.spawn, or forked ranks. Only init_process_group gets the rank and
+the size."""
 
 import os
 import sys
