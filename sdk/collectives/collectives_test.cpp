@@ -241,6 +241,42 @@ TEST_P(Collectives, RanksThatDisagreeAllHearItAndTheChannelLivesOn) {
   });
 }
 
+// The header of rank 1 announces segments that never come.
+TEST(Message, AFailureThatIsKnownIsToldThoughAnnouncedDataNeverCome) {
+  std::atomic<bool> told{false};
+  const auto make_wire = [](Board& board, uint32_t rank) {
+    return std::make_unique<ThreadWire>(board, rank);
+  };
+  run_ranks(2, {1024, 5000}, make_wire, [&](Rank& me) {
+    std::vector<float> data(8);
+    auto message = message_of(PENSTOCK_RECEIVE, 3);
+    message.peer = 1;
+    message.receive = data.data();
+    message.count = data.size();
+    if (me.rank == 0) {
+      me.channel.patience = std::chrono::milliseconds(100);
+      const std::string wrong = me.exchange(message);
+      EXPECT_EQ(wrong.substr(0, 2), sdk::text(PENSTOCK_MISMATCH, ":")) << wrong;
+      told = true;
+      return;
+    }
+    Ticket& ticket = take_ticket(me.channel);
+    ticket.channel = &me.channel;
+    ticket.message = message;
+    Header header{};
+    header.id = message.id;
+    header.pattern = PENSTOCK_SEND;
+    header.dtype = message.dtype;
+    header.count = 100'000;
+    header.bytes = header.count * sizeof(float);
+    header.segment = static_cast<uint32_t>(kLongSegment);
+    std::vector<char> opening(sizeof header + kInlineBytes);
+    std::memcpy(opening.data(), &header, sizeof header);
+    send(ticket, {Kind::kOpeningOut, 0, 0, opening.size()}, opening.data());
+    while (!told) std::this_thread::yield();
+  });
+}
+
 // Rank 0 gives up while its receives are posted; only then the other ranks continue, and send.
 TEST_P(Collectives, AfterAbortAndReleaseNothingIsWrittenIntoAReceiveBuffer) {
   if (GetParam() == 1) GTEST_SKIP() << "needs two ranks";

@@ -291,9 +291,11 @@ void start_direct(Ticket& ticket) {
 
 bool progress_direct(Ticket& ticket) {
   if (ticket.touched) step(ticket);
-  if (!ticket.finished()) return false;
-  if (ticket.failure_code != PENSTOCK_OK)
-    throw sdk::message_error(ticket.failure_code, ticket.message, ticket.failure);
+  const bool failed = ticket.failure_code != PENSTOCK_OK;
+  // A header may have announced data that no rank sends.
+  const bool silent = ticket.channel->now - ticket.heard > ticket.channel->patience;
+  if (!ticket.finished() && !(failed && silent)) return false;
+  if (failed) throw sdk::message_error(ticket.failure_code, ticket.message, ticket.failure);
   return true;
 }
 
@@ -303,6 +305,7 @@ void collect(Channel& channel) {
   for (const Ended& ended : channel.wire->test()) {
     Ticket& ticket = *ended.ticket;
     --ticket.n_requests;
+    ticket.heard = channel.now;
     if (!ticket.lost && channel.aborted) {
       continue;  // further requests would only use buffers that are about to be released
     } else if (!ticket.lost) {

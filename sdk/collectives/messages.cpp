@@ -110,7 +110,7 @@ Ticket* submit(Channel& channel, const penstock_message& message) {
   Ticket& ticket = take_ticket(channel);
   ticket.channel = &channel;
   ticket.message = message;
-  ticket.submitted = std::chrono::steady_clock::now();
+  ticket.submitted = ticket.heard = std::chrono::steady_clock::now();
   ticket.done = ticket.reported = ticket.small = false;
   ticket.on_device = lies_on_device(message);
   ticket.asked = channel.round;

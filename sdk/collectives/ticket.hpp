@@ -120,16 +120,18 @@ struct Ticket {
   penstock_message message{};
   std::chrono::steady_clock::time_point submitted;
   bool done = false;
-  bool reported = false;                // for a transport that notifies: it has reported the end
-  bool small = false;                   // all-reduce in one step, all of it in the openings
-  bool on_device = false;               // only the wire may touch the message's memory
-  bool touched = false;                 // there may be work to do
-  bool lost = false;                    // released while the wire still used its buffers
-  uint64_t asked = 0;                   // the channel's round at the last progress call
-  uint64_t n_requests = 0;              // in flight
-  uint32_t failure_code = PENSTOCK_OK;  // thrown when all data have been received
+  bool reported = false;    // for a transport that notifies: it has reported the end
+  bool small = false;       // all-reduce in one step, all of it in the openings
+  bool on_device = false;   // only the wire may touch the message's memory
+  bool touched = false;     // there may be work to do
+  bool lost = false;        // released while the wire still used its buffers
+  uint64_t asked = 0;       // the channel's round at the last progress call
+  uint64_t n_requests = 0;  // in flight
+  // Thrown when all data have been received, or when none have come for the channel's `patience`.
+  uint32_t failure_code = PENSTOCK_OK;
   std::string failure;
-  std::exception_ptr thrown;  // ends the message at once
+  std::chrono::steady_clock::time_point heard;  // when a request last ended
+  std::exception_ptr thrown;                    // ends the message at once
 
   std::vector<Peer> peers;  // by rank in the group
   Buffer openings_out;
@@ -170,6 +172,7 @@ struct Channel {
   std::chrono::steady_clock::time_point settle_until;
   uint64_t round = 0;                            // number of tests of the wire
   std::chrono::steady_clock::time_point now;     // at the last test
+  std::chrono::milliseconds patience{10'000};    // with the sender of a message that has failed
   std::vector<std::unique_ptr<Ticket>> tickets;  // all tickets, used or free
   std::vector<Ticket*> free;
   std::vector<Ticket*> lost;
