@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 import warm_python
-from launch import DEADLINE, HERE
+from launch import DEADLINE, HERE, run_ranks
 from long_runs import cases
 
 
@@ -86,3 +86,18 @@ def test_ranks_that_torchrun_starts_again_meet_each_other_and_no_rank_of_an_earl
     through = re.findall(r"rank \d+ of \d+ is through", "".join(said))
     assert sorted(through) == ["rank 0 of 2 is through", "rank 1 of 2 is through"], said
     assert {file.name for file in tmp_path.iterdir()} == {"in a step", "before the meeting"}
+
+
+# Docker's /dev/shm has 64 MiB, in which eight ranks have no room. $0: the number of ranks.
+SMALL_DEV_SHM = (
+    "mount -t tmpfs -o size=12m tmpfs /dev/shm && "
+    'exec "$1" -m torch.distributed.run --standalone --nproc-per-node "$0" "${@:2}"'
+)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small /dev/shm")
+def test_ranks_go_on_where_dev_shm_has_no_room_for_them():
+    small = ("unshare", "--mount", "bash", "-c", SMALL_DEV_SHM)
+    done = run_ranks("one_sum.py", 3, starter=small, real=True)
+    assert done.returncode == 0 and done.stdout.count("all checks passed") == 3, done.stdout
+    assert "UCX got no memory in /dev/shm" in done.stdout, done.stdout

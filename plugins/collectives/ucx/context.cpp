@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include <sys/statvfs.h>
+
 namespace penstock::ucx {
 
 namespace {
@@ -54,6 +56,14 @@ std::string all_but(const std::vector<std::string>& names) {
   return left == "cma," ? "" : left;  // `cma` alone cannot work, it only helps other transports
 }
 
+// "3 of 64 MiB free".
+std::string room_in_dev_shm() {
+  struct statvfs room {};
+  if (::statvfs("/dev/shm", &room) != 0) return "there is none";
+  const auto mebibytes = [&](uint64_t blocks) { return blocks * room.f_frsize >> 20; };
+  return sdk::text(mebibytes(room.f_bavail), " of ", mebibytes(room.f_blocks), " MiB free");
+}
+
 // The list from the option, or else from the variable UCX_TLS.
 std::string list_of(const Selection& selection) {
   const char* const variable = std::getenv("UCX_TLS");
@@ -76,6 +86,25 @@ Selection memory_of(const Selection& selection, bool devices) {
   if (memory.empty()) return {"", ""};
   if (devices) memory += "cuda,";
   return {memory + "self", ""};
+}
+
+std::string without_dev_shm(const std::string& transports) {
+  if (transports.empty() || transports == "all") return "^posix";
+  if (transports[0] == '^')
+    return all_but(names_in(std::string_view(transports).substr(1))).find("posix") ==
+                   std::string::npos
+               ? ""
+               : transports + ",posix";
+  std::string left;
+  bool has_posix = false;
+  for (const std::string& name : names_in(transports)) {
+    const bool is_all = contains(kAllMemory, name);
+    has_posix = has_posix || is_all || name == "posix";
+    if (name == "posix") continue;
+    if (!left.empty()) left += ",";
+    left += is_all ? "sysv,cma" : name;
+  }
+  return has_posix ? left : "";
 }
 
 bool allows_cuda(const Selection& selection) {
@@ -113,7 +142,7 @@ void check(ucs_status_t status, const char* what, uint32_t code) {
   if (status != UCS_OK) throw sdk::Error(code, sdk::text(what, ": ", ucs_status_string(status)));
 }
 
-Context::Context(const Selection& selection, uint32_t n_peers) {
+ucs_status_t Context::open(const Selection& selection, uint32_t n_peers) {
   ucp_config_t* config = nullptr;
   check(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read", PENSTOCK_INTERNAL);
   ucs_status_t status = UCS_OK;
@@ -149,18 +178,49 @@ Context::Context(const Selection& selection, uint32_t n_peers) {
         sdk::text("UCX cannot start with transports \"", selection.transports, "\" and devices \"",
                   selection.devices, "\": ", ucs_status_string(status),
                   "; `ucx_info -d` lists the transports and devices of this host"));
+  return open_worker();
+}
+
+ucs_status_t Context::open_worker() {
   ucp_worker_params_t worker{};
   worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  status = ucp_worker_create(context_, &worker, &worker_);
+  const ucs_status_t status = ucp_worker_create(context_, &worker, &worker_);
   if (status != UCS_OK) ucp_cleanup(context_);
+  return status;
+}
+
+ucs_status_t Context::open_without_dev_shm(Selection selection, uint32_t n_peers,
+                                           ucs_status_t refused) {
+  const std::string list = without_dev_shm(list_of(selection));
+  if (list.empty()) return refused;
+  selection.transports = list;
+  if (open(selection, n_peers) != UCS_OK) return refused;
+  sdk::log(PENSTOCK_LOG_WARNING, "collective/ucx",
+           sdk::text("UCX got no memory in /dev/shm (", room_in_dev_shm(),
+                     "): ", ucs_status_string(refused), ". It goes on with UCX_TLS=", list,
+                     ". A rank takes 9 MiB there; in a container give more, as in `docker run "
+                     "--shm-size=1g`, or set UCX_TLS to what is named here"));
+  return UCS_OK;
+}
+
+Context::Context(const Selection& selection, uint32_t n_peers) {
+  ucs_status_t status = open(selection, n_peers);
+  if (status != UCS_OK) status = open_without_dev_shm(selection, n_peers, status);
   if (status != UCS_OK && !selection.ports.empty())
     throw sdk::Error(
         PENSTOCK_FAILED_PRECONDITION,
         sdk::text("UCX cannot listen at ports ", selection.ports, ": ", ucs_status_string(status),
                   "; each rank of a host takes one for each of its network devices, so "
                   "give [collective.ucx] more ports, or devices = \"eth0\""));
-  check(status, "ucp_worker_create", PENSTOCK_FAILED_PRECONDITION);
+  if (status != UCS_OK)
+    throw sdk::Error(
+        PENSTOCK_FAILED_PRECONDITION,
+        sdk::text(
+            "UCX cannot start: ", ucs_status_string(status),
+            "; a limit of this process or of its container may be reached: open files (ulimit "
+            "-n), or /dev/shm, which has ",
+            room_in_dev_shm()));
   ucp_address_t* address = nullptr;
   size_t bytes = 0;
   status = ucp_worker_get_address(worker_, &address, &bytes);

@@ -44,6 +44,10 @@ Selection network_of(Selection selection, uint32_t n_senders);
 // memory.
 Selection memory_of(const Selection& selection, bool devices);
 
+// The list of transports without those that need /dev/shm. Empty if nothing is left, or if the list
+// has none of them.
+std::string without_dev_shm(const std::string& transports);
+
 // Whether the selection lets UCX use its transports for memory of CUDA devices.
 bool allows_cuda(const Selection& selection);
 
@@ -72,6 +76,12 @@ class Context {
   bool has_let_go();
 
  private:
+  // Both leave nothing behind if they fail.
+  ucs_status_t open(const Selection& selection, uint32_t n_peers);
+  ucs_status_t open_worker();
+  // Opens without /dev/shm, with a warning. Returns `refused` if that is no other selection.
+  ucs_status_t open_without_dev_shm(Selection selection, uint32_t n_peers, ucs_status_t refused);
+
   const Words words_;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
