@@ -43,7 +43,9 @@ class BlockCompressor : public FoldingEncoder<Method> {
         .at_least(1)
         .at_most(kBlockSize)
         .unit("elements")
-        .summary("numbers that are sent of a block of 4096; smaller blocks send their share");
+        .summary(
+            "numbers that are sent of a block of 4096, and of 64 of a vector; other blocks send "
+            "their share");
   }
   static Option value_type_option(const char* value) { return BlockValues::option(value); }
 
@@ -103,7 +105,7 @@ class BlockCompressor : public FoldingEncoder<Method> {
         else
           block.load(out, room.numbers);
         if (over_ == kOverSenders) std::fill_n(room.n_senders, block.size(), 0u);
-        const uint64_t count = Blocks::kept(block.size(), k_);
+        const uint64_t count = blocks.kept(block.size(), k_);
         for (const Sender& sender : senders) {
           read_positions(payloads.at(i, sender.at), {sender.parts.positions + first, count}, begins,
                          block.size(), room.positions);
@@ -175,7 +177,7 @@ class BlockCompressor : public FoldingEncoder<Method> {
         method().forward(block, room.numbers);
         elements = {room.numbers, kBlockSide};
       }
-      const uint64_t count = Blocks::kept(block.size(), k_);
+      const uint64_t count = blocks.kept(block.size(), k_);
       choice.largest(elements, block.size(), count, chosen.positions.data() + first,
                      chosen.values.data() + first);
       first += count;
@@ -197,11 +199,11 @@ class BlockCompressor : public FoldingEncoder<Method> {
     uint64_t first = 0;
     for (uint64_t b = 0; b < blocks.count(); ++b) {
       const Block block = blocks[b];
-      const uint64_t end = first + Blocks::kept(block.size(), k_);
+      const uint64_t end = first + blocks.kept(block.size(), k_);
       if (!transforms() && b + 1 < blocks.count()) {
         // Work has left the caches, and no processor foresees these places.
         const Block next = blocks[b + 1];
-        for (uint64_t j = 0; j < Blocks::kept(next.size(), k_); ++j)
+        for (uint64_t j = 0; j < blocks.kept(next.size(), k_); ++j)
           kernels::prefetch_line<true>(work + next.element(chosen.positions[end + j]));
       }
       if constexpr (transforms()) {
@@ -225,7 +227,7 @@ class BlockCompressor : public FoldingEncoder<Method> {
                        std::span<uint32_t> target) const {
     uint64_t first = 0, begins = 0;
     for (uint64_t b = 0; b < blocks.count(); ++b) {
-      const uint64_t size = blocks[b].size(), end = first + Blocks::kept(size, k_);
+      const uint64_t size = blocks[b].size(), end = first + blocks.kept(size, k_);
       for (; first < end; ++first)
         target[first] = static_cast<uint32_t>(begins + chosen.positions[first]);
       begins += size;

@@ -239,7 +239,7 @@ class BlockValues {
     double mean = 0;
     float magnitudes[2] = {};
     const auto begin_block = [&](uint64_t first) {
-      const uint64_t count = Blocks::kept(blocks[block].size(), k);
+      const uint64_t count = blocks.kept(blocks[block].size(), k);
       ends = first + count;
       measure(values.subspan(first, count), mean, magnitudes);
       kernels::narrow_values(kernels::ValueType::kFloat16, magnitudes, 2, halves + 2 * block++,

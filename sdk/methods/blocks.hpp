@@ -1,10 +1,10 @@
 // Blocks of 64 x 64 elements, for methods that choose the largest elements of each block.
 //
 // A gradient of two dimensions is cut into blocks of 64 rows and 64 columns; the blocks at its
-// lower and right edges are smaller. Every other gradient, and a matrix of one column, is cut into
-// runs of 4096 consecutive elements, of which the last one may be shorter. Blocks count row of
-// blocks by row of blocks, from left to right; positions within a block count row by row. Nothing
-// here allocates; everything is [any].
+// lower and right edges are smaller. A vector of at most 65,536 elements, also as a matrix of one
+// column, is cut into runs of 64. Every other gradient is cut into runs of 4096 consecutive
+// elements. The last run may be shorter. Blocks count row of blocks by row of blocks, from left to
+// right; positions within a block count row by row. Nothing here allocates; everything is [any].
 #pragma once
 
 #include <kernels/prefetch.hpp>
@@ -19,6 +19,9 @@ namespace penstock::sdk {
 
 inline constexpr uint64_t kBlockSide = 64;
 inline constexpr uint64_t kBlockSize = kBlockSide * kBlockSide;
+// Biases and weights of norms are no longer. A longer vector is many gradients in one, of which
+// runs of 64 would send nearly everything.
+inline constexpr uint64_t kLongestVector = 65536;
 
 // One block of an item. A run has one row.
 struct Block {
@@ -80,22 +83,25 @@ class Blocks {
  public:
   // The number of dimensions is that of the whole gradient: item.n_dims() of a part is 1.
   explicit Blocks(const Item& item)
-      : Blocks(item.numel(), item.c().grad.n_dims == 2 && item.cols() > 1 ? item.cols() : 0) {}
-  // `cols`: columns of the matrix, whose rows are whole; 0: the elements are cut into runs.
-  Blocks(uint64_t numel, uint64_t cols)
+      : Blocks(item.numel(), item.c().grad.n_dims == 2 && item.cols() > 1 ? item.cols() : 0,
+               is_vector(item) ? kBlockSide : kBlockSize) {}
+  // `cols`: columns of the matrix, whose rows are whole; 0: the elements are cut into runs of `run`
+  // elements.
+  Blocks(uint64_t numel, uint64_t cols, uint64_t run = kBlockSize)
       : numel_(numel),
         rows_(cols == 0 ? 0 : numel / cols),
         cols_(cols),
-        across_(cols == 0 ? 1 : (cols + kBlockSide - 1) / kBlockSide) {}
+        across_(cols == 0 ? 1 : (cols + kBlockSide - 1) / kBlockSide),
+        run_(run) {}
 
   uint64_t count() const {
-    return cols_ == 0 ? (numel_ + kBlockSize - 1) / kBlockSize
+    return cols_ == 0 ? (numel_ + run_ - 1) / run_
                       : (rows_ + kBlockSide - 1) / kBlockSide * across_;
   }
   Block operator[](uint64_t index) const {
     if (cols_ == 0) {
-      const uint64_t first = index * kBlockSize;
-      return {first, 1, std::min(kBlockSize, numel_ - first), kBlockSize};
+      const uint64_t first = index * run_;
+      return {first, 1, std::min(run_, numel_ - first), run_};
     }
     const uint64_t row = index / across_ * kBlockSide, col = index % across_ * kBlockSide;
     return {row * cols_ + col, std::min(kBlockSide, rows_ - row), std::min(kBlockSide, cols_ - col),
@@ -105,11 +111,13 @@ class Blocks {
   bool begins_row(uint64_t index) const { return index % across_ == 0; }
 
   // The number of elements between places where a gradient may be cut.
-  uint64_t alignment() const { return cols_ == 0 ? kBlockSize : kBlockSide * cols_; }
+  uint64_t alignment() const { return cols_ == 0 ? run_ : kBlockSide * cols_; }
 
-  // The number of elements that are chosen of a block of `size` > 0 if `k` <= 4096 are chosen of a
-  // whole one: size * k / 4096, rounded, at least 1.
-  static uint64_t kept(uint64_t size, uint64_t k) {
+  // The number of elements that are chosen of a block of these blocks, of `size` > 0, if `k` <=
+  // 4096 are chosen of a whole block of 4096: size * k / 4096, rounded, at least 1. Of a run of a
+  // vector k are chosen, or all if it has fewer.
+  uint64_t kept(uint64_t size, uint64_t k) const {
+    if (cols_ == 0 && run_ == kBlockSide) return std::min(size, k);
     return std::max<uint64_t>(1, (size * k + kBlockSize / 2) / kBlockSize);
   }
   // The same of all blocks together.
@@ -120,10 +128,20 @@ class Blocks {
   }
 
  private:
+  // Looks at the whole gradient if the item is a part of it.
+  static bool is_vector(const Item& item) {
+    const penstock_tensor& whole = item.c().grad;
+    if (whole.n_dims > 2 || (whole.n_dims == 2 && item.cols() > 1)) return false;
+    uint64_t numel = 1;
+    for (uint64_t i = 0; i < whole.n_dims; ++i) numel *= static_cast<uint64_t>(whole.shape[i]);
+    return numel <= kLongestVector;
+  }
+
   uint64_t numel_;
   uint64_t rows_;
   uint64_t cols_;
   uint64_t across_;  // blocks in a row of blocks
+  uint64_t run_;     // elements of a run
 };
 
 }  // namespace penstock::sdk

@@ -12,7 +12,7 @@ using sdk::Blocks;
 using sdk::kBlockSide;
 using sdk::kBlockSize;
 
-// The block and the position in it of every element of a matrix or, with 0 columns, of a vector.
+// The block and the position in it of every element of a matrix or, with 0 columns, of runs.
 TEST(Blocks, EveryElementLiesInOneBlockAtOnePosition) {
   for (const auto& [rows, cols] : std::vector<std::pair<uint64_t, uint64_t>>{
            {0, 0}, {1, 0}, {4096, 0}, {9001, 0}, {1, 7}, {64, 64}, {65, 63}, {130, 200}, {0, 9}}) {
@@ -68,12 +68,32 @@ TEST(Blocks, PartsHaveTheBlocksOfTheWholeGradient) {
 }
 
 TEST(Blocks, KeepTheirRoundedShareAndAtLeastOne) {
-  EXPECT_EQ(Blocks::kept(4096, 64), 64u);
-  EXPECT_EQ(Blocks::kept(1, 64), 1u);
-  EXPECT_EQ(Blocks::kept(95, 64), 1u);  // 1.48
-  EXPECT_EQ(Blocks::kept(96, 64), 2u);  // 1.5
-  EXPECT_EQ(Blocks::kept(77, 4096), 77u);
-  EXPECT_EQ(Blocks(4096 + 96, 0).kept(64), 66u);
+  const Blocks blocks(4096 + 96, 0);
+  EXPECT_EQ(blocks.kept(4096, 64), 64u);
+  EXPECT_EQ(blocks.kept(1, 64), 1u);
+  EXPECT_EQ(blocks.kept(95, 64), 1u);  // 1.48
+  EXPECT_EQ(blocks.kept(96, 64), 2u);  // 1.5
+  EXPECT_EQ(blocks.kept(77, 4096), 77u);
+  EXPECT_EQ(blocks.kept(64), 66u);
+}
+
+TEST(Blocks, OfAVectorAreRunsOf64ThatKeepKEachUnlessTheVectorIsLong) {
+  const auto blocks_of = [](const Shape& shape) {
+    const penstock_item item = describe_item(shape, "item", 0);
+    return Blocks{sdk::Item(&item)};
+  };
+  for (const Shape& shape : {Shape{200}, Shape{200, 1}}) {
+    const Blocks blocks = blocks_of(shape);
+    EXPECT_EQ(blocks.count(), 4u);
+    EXPECT_EQ(blocks[3].size(), 8u);
+    EXPECT_EQ(blocks.kept(32), 3u * 32 + 8);
+    EXPECT_EQ(blocks.kept(64), 200u);
+  }
+  EXPECT_EQ(blocks_of({}).kept(64), 1u);  // a single number
+  EXPECT_EQ(blocks_of({65536}).kept(32), 32768u);
+  EXPECT_EQ(blocks_of({65537}).kept(32), 16u * 32 + 1);
+  EXPECT_EQ(blocks_of({2, 100, 100}).kept(32), 4u * 32 + 28);
+  EXPECT_EQ(blocks_of({1, 128}).kept(32), 2u);
 }
 
 // Blocks whose scales differ mislead the guess from the block before; ties and zeros do too.
@@ -93,7 +113,7 @@ TEST(BlockChoice, EqualsASortWhateverTheBlockBeforeWas) {
       for (const uint64_t n : {uint64_t{1}, uint64_t{100}, kBlockSize}) {
         std::vector<float> x = distribution.draw(n, ++seed);
         for (float& value : x) value *= scale;
-        const uint64_t k = Blocks::kept(n, seed % 2 == 0 ? 64 : 1000);
+        const uint64_t k = Blocks(n, 0).kept(n, seed % 2 == 0 ? 64 : 1000);
         choice.largest({x.data(), kBlockSide}, n, k, positions.data(), values.data());
         const std::vector<uint32_t> expected = largest(x, k);
         for (uint64_t j = 0; j < k; ++j) {

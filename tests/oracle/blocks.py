@@ -16,6 +16,11 @@ from .method import Gradients, Item, Method, largest
 from .values import narrowed
 
 SIDE, SIZE = 64, 4096
+LONGEST_VECTOR = 65536  # cut into runs of 64, of which k each are sent
+
+
+def is_vector(item: Item) -> bool:
+    return max(1, item.numel) <= LONGEST_VECTOR and (len(item.shape) < 2 or (len(item.shape) == 2 and item.cols == 1))
 
 
 def blocks_of(item: Item) -> list[torch.Tensor]:
@@ -23,11 +28,13 @@ def blocks_of(item: Item) -> list[torch.Tensor]:
     if len(item.shape) == 2 and item.cols > 1:
         grid = torch.arange(item.numel).reshape(item.shape)
         return [block for rows in grid.split(SIDE) for block in rows.split(SIDE, dim=1)]
-    return [run.reshape(1, -1) for run in torch.arange(item.numel).split(SIZE)] if item.numel else []
+    run = SIDE if is_vector(item) else SIZE
+    return [part.reshape(1, -1) for part in torch.arange(item.numel).split(run)] if item.numel else []
 
 
-def kept_of(size: int, k: int) -> int:
-    return max(1, math.floor(size * k / SIZE + 0.5))
+def kept_of(item: Item, size: int, k: int) -> int:
+    """The number of elements that are sent of a block of this size."""
+    return min(size, k) if is_vector(item) else max(1, math.floor(size * k / SIZE + 0.5))
 
 
 def cosines(n: int) -> torch.Tensor:
@@ -85,10 +92,10 @@ class BlockTopK(Method):
         """What is chosen among, for a block of work."""
         return block
 
-    def chosen(self, blocks: list[torch.Tensor], work: torch.Tensor) -> list[torch.Tensor]:
+    def chosen(self, item: Item, blocks: list[torch.Tensor], work: torch.Tensor) -> list[torch.Tensor]:
         """What a rank sends of each block's numbers, zeros elsewhere."""
         numbers = [self.numbers(work[block]).reshape(-1) for block in blocks]
-        places = [largest(of, kept_of(of.numel(), self.k)) for of in numbers]
+        places = [largest(of, kept_of(item, of.numel(), self.k)) for of in numbers]
         values = torch.cat([of[at] for of, at in zip(numbers, places)])
         values = four_numbers(values) if self.value_type == "int2" else narrowed(values.float(), self.value_type)
         sent = [torch.zeros(of.numel()) for of in numbers]
@@ -118,7 +125,7 @@ class BlockTopK(Method):
                 work = grads[rank][item.name].reshape(-1).clone()
                 if self.keeps:
                     work += self.beta * self.residual[rank][item.name]
-                sent.append(self.chosen(blocks, work) if blocks else [])
+                sent.append(self.chosen(item, blocks, work) if blocks else [])
                 for block, part in zip(blocks, sent[rank]):
                     work[block] -= self.elements(part)
                 if self.keeps:

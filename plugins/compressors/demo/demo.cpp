@@ -30,7 +30,8 @@ class Demo : public sdk::BlockCompressor<Demo> {
   // scale.
   void finish(float unit, std::span<float> mean) const {
     if (!sign_) return;
-    for (float& value : mean) value = value > 0 ? unit : value < 0 ? -unit : 0;
+    // The transform of huge elements overflows. NaN stays, so that a loss scaler sees it.
+    for (float& value : mean) value = value > 0 ? unit : value < 0 ? -unit : value == 0 ? 0 : value;
   }
 
  private:
