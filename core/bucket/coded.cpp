@@ -152,10 +152,8 @@ Status Begin::begin(BucketRun& bucket) {
   coding.step = bucket.context.step;
   coding.step.rank = coding.rank();
   coding.step.world = coding.n_ranks();
-  if (coding.of_sums) {
-    coding.step.grad_scale = 1;
-    take_sums(bucket, coding);
-  }
+  if (coding.of_sums) coding.step.grad_scale = 1;
+  take_sums(bucket, coding);
   for (ItemRun& item : coding.items) {
     if (!item.encodes && !item.decodes) continue;
     PENSTOCK_TRY(open_states(item));

@@ -38,6 +38,7 @@ void note_nonfinite(SetContext& context, const Gradient& gradient) {
 }
 
 double to_true_units(const BucketRun& bucket, const ItemRun& sum) {
+  if (sum.sum_of == nullptr) return 1;  // a host's sum
   return sum.sum_of->work_is == PENSTOCK_WORK_IS_GRAD ? 1 / bucket.context.step.grad_scale : 1;
 }
 
@@ -77,10 +78,14 @@ Status Load::begin(BucketRun& bucket) {
   return {};
 }
 
+bool is_inspected_as_sum(const Coding& coding, const ItemRun& item) {
+  return coding.of_sums || (coding.leg != 0 && !item.passes_through && !item.rounds.empty());
+}
+
 void take_sums(BucketRun& bucket, Coding& coding) {
   for (size_t i = 0; i < coding.items.size(); ++i) {
     const ItemRun& item = coding.items[i];
-    if (!item.encodes) continue;
+    if (!item.encodes || !is_inspected_as_sum(coding, item)) continue;
     if (item.place().take_sum(bucket, coding, i)) continue;
     note_nonfinite(bucket.context, *item.gradient);
     coding.nonfinite = true;

@@ -27,8 +27,11 @@ void add_carry(const Gradient& gradient, const ElementRange& range, uint32_t dty
 // The factor by which an owner multiplies a sum before it encodes the sum: 1 if the memories work
 // in true units, else 1 / grad_scale.
 double to_true_units(const BucketRun& bucket, const ItemRun& sum);
-// Scales an owner's sums by this factor, and inspects the sums for values that are not finite.
-// [engine]
+// Whether the item's values are a sum over ranks that this coding inspects: finite gradients may
+// have a sum that is not finite. Sums that travel as they are need not be finite.
+bool is_inspected_as_sum(const Coding& coding, const ItemRun& item);
+// Scales an owner's sums by this factor, and inspects the sums of owners and of hosts for values
+// that are not finite. [engine]
 void take_sums(BucketRun& bucket, Coding& coding);
 
 }  // namespace penstock

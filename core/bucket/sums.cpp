@@ -168,7 +168,21 @@ Status SumMessage::read(const Leg& leg, uint32_t round) {
   if (!leg.kind.decodes) return {};  // this is a part of the sum; a later leg reads it
   PENSTOCK_TRY(read_flag(message.receive));
   take_kinds(items, round);
+  if (!is_announced() && !may_go_on(round)) bucket->is_void = true;
   return {};
+}
+
+bool SumMessage::may_go_on(uint32_t round) const {
+  const auto* at = static_cast<const std::byte*>(message.receive);
+  for (const size_t position : items) {
+    const ItemRun& item = coding->items[position];
+    const bool goes_on = round + 1 < item.rounds.size();
+    for (const SectionNeed& section : item.rounds[round].sections) {
+      if (goes_on && !all_finite(section.dtype, at, section.capacity)) return false;
+      at += section.bytes();
+    }
+  }
+  return true;
 }
 
 void SumMessage::take_kinds(const std::vector<size_t>& positions, uint32_t round) {

@@ -26,6 +26,12 @@ struct SumMessage : MessageRun {
   Status read_flag(const void* arrived) const;
   // Gives the arrived payloads of `positions` their kinds, which do not travel.
   void take_kinds(const std::vector<size_t>& positions, uint32_t round);
+
+ private:
+  // Whether the sums from which later rounds begin are finite. Every rank has their bits. Methods
+  // make zeros of a factor that has overflowed, so the last round would not show it, and the
+  // gradient would wait in the memories for ever.
+  bool may_go_on(uint32_t round) const;
 };
 
 // A flag alone, or the prologue of a coding: the scalars that memories have measured (`Measure`

@@ -5,6 +5,8 @@
 
 #include <testing/data.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <set>
@@ -59,6 +61,10 @@ inline Status run_to_its_end(Set& set, Values& gradients, const std::set<size_t>
   return set.wait_all();
 }
 
+inline bool is_all_zero(const std::vector<float>& values) {
+  return std::all_of(values.begin(), values.end(), [](float value) { return value == 0; });
+}
+
 // Runs and forgets `step` % 3 steps, of different kinds. Checks that none changes the saved state.
 inline void forget_some(Set& set, uint32_t size, uint32_t rank, uint64_t step) {
   std::string before;
@@ -67,13 +73,20 @@ inline void forget_some(Set& set, uint32_t size, uint32_t rank, uint64_t step) {
     const uint64_t draw = 100 + 10 * step + i;
     Values gradients = gradients_of(rank, draw);
     std::set<size_t> absent, left_out;
-    if (rank == draw % size) {
+    // Once finite gradients so large that their sums overflow.
+    const bool is_huge = draw % 7 == 0;
+    if (is_huge) {
+      for (float& value : gradients[0]) value = std::copysign(3e38f, value);
+    } else if (rank == draw % size) {
       if (draw % 4 == 0) gradients[0][5] = std::numeric_limits<float>::infinity();
       if (draw % 4 == 1) gradients[2][9] = std::numeric_limits<float>::quiet_NaN();
       if (draw % 4 == 2) absent = {0, 1};
       if (draw % 4 == 3) left_out = {2};
     }
     ASSERT_OK(run_to_its_end(set, gradients, absent, left_out));
+    if (is_huge) {
+      EXPECT_FALSE(is_all_zero(gradients[0])) << "a step that has overflowed looks like a result";
+    }
     std::string after;
     if (draw % 2 == 0) {
       ASSERT_OK(set.save(after = {}));

@@ -68,7 +68,7 @@ Status lay_out(DevicePart& part, BucketRun& bucket, const PieceRun& first) {
   PENSTOCK_TRY(part.flags.make(residents.numbers, bucket.pieces.size()));
   part.writers.reserve(bucket.pieces.size());
   part.looked_at.reserve(bucket.pieces.size());
-  if (const Coding& last = *bucket.codings.back(); last.of_sums) {
+  if (const Coding& last = *bucket.codings.back(); last.leg != 0) {
     PENSTOCK_TRY(part.sums.make(residents.numbers, last.items.size()));
     part.looked_at.reserve(last.items.size());
   }

@@ -122,7 +122,8 @@ Status InspectSums::begin(BucketRun& bucket) {
   part.looked_at.clear();
   for (size_t i = 0; i < coding_.items.size(); ++i) {
     const ItemRun& item = coding_.items[i];
-    if (!is_on_device(item.place()) || !item.encodes) continue;
+    if (!is_on_device(item.place()) || !item.encodes || !is_inspected_as_sum(coding_, item))
+      continue;
     void* const values = item.values();
     const auto factor = float(to_true_units(bucket, item));
     PENSTOCK_TRY(stream.scale(values, item.range.numel, item.dtype, factor));

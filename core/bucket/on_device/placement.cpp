@@ -40,7 +40,7 @@ class OnDevice final : public DevicePlacement {
     if (bucket_.is_watched) add<TakeTimes>(program);
   }
   void before_begin(Program& program, Coding& coding) override {
-    if (coding.of_sums) add<InspectSums>(program, coding);
+    if (coding.leg != 0) add<InspectSums>(program, coding);
   }
   void after_measure(Program& program, Coding& coding) override {
     if (part.scalars.n != 0) add<FetchScalars>(program, coding);
