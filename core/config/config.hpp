@@ -145,15 +145,17 @@ struct Switch {
 
 enum class Nonfinite { void_bucket, strict };
 
-// `[runtime]`. `deterministic`, `seed`, `check_parameters`, `nonfinite`, `forget`, `forget_limit`,
-// `hash_replicated_every` and `code_path` must be equal on all ranks, because they decide which
-// messages are sent and the contents of messages. Each rank may set the other keys for itself.
+// `[runtime]`. `deterministic`, `seed`, `check_parameters`, `check_parameters_every`, `nonfinite`,
+// `forget`, `forget_limit`, `hash_replicated_every` and `code_path` must be equal on all ranks,
+// because they decide which messages are sent and the contents of messages. Each rank may set the
+// other keys for itself.
 struct RuntimeConfig {
   std::vector<std::string> plugin_path;  // absolute
   bool allow_insecure_paths = false;
   bool deterministic = false;
   uint64_t seed = 1;
   std::string check_parameters = "warning";  // warning or error: before the first step; or off
+  uint64_t check_parameters_every = 0;       // steps between further comparisons; 0: none
   double deadline_s = 60;
   double heartbeat_s = 5;              // default: a quarter of the deadline, at most 5
   double rendezvous_timeout_s = 1800;  // longest wait for ranks that have not come to the run yet

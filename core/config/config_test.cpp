@@ -239,9 +239,9 @@ TEST(Agreement, SeedDeterminismRulesAndRoutesCount) {
   for (const char* other :
        {"[runtime]\nseed = 2\n", "[runtime]\ndeterministic = true\n",
         "[runtime]\nnonfinite = \"strict\"\n", "[runtime]\nhash_replicated_every = 10\n",
-        "[runtime]\ncode_path = \"portable\"\n", "[scheme]\nroute = \"split\"\n",
-        "[scheme]\napply = \"previous\"\n", "[scheme]\ntransport = \"loopback\"\n",
-        "[scheme]\ncandidates = [\"none\", \"topk\"]\n",
+        "[runtime]\ncheck_parameters_every = 10\n", "[runtime]\ncode_path = \"portable\"\n",
+        "[scheme]\nroute = \"split\"\n", "[scheme]\napply = \"previous\"\n",
+        "[scheme]\ntransport = \"loopback\"\n", "[scheme]\ncandidates = [\"none\", \"topk\"]\n",
         "[[rule]]\nmatch = { dims = 1 }\nmemory = \"dgc\"\n",
         "[[switch]]\nat_step = 3\nset = { scheme.memory = \"dgc\" }\n"}) {
     EXPECT_NE(first_difference(plain, agreement(other)), "") << other;

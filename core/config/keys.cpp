@@ -39,6 +39,13 @@ std::vector<ConfigKey> keys_of_planning() {
        .target = &RuntimeConfig::check_parameters,
        .choices = {"warning", "error", "off"},
        .agreed = true},
+      {.name = "check_parameters_every",
+       .initial = "0",
+       .summary = "number of steps after which the parameters of the ranks are compared again "
+                  "(exchanges, not steps, of `LocalSteps`, which compares anchors); 0: only before "
+                  "the first gradient",
+       .target = &RuntimeConfig::check_parameters_every,
+       .agreed = true},
       {.name = "nonfinite",
        .initial = "\"void\"",
        .summary =

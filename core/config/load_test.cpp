@@ -176,6 +176,9 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFile{"[runtime]\nheartbeat_s = 60\n",
                   "run.toml:2:1: runtime.heartbeat_s is the integer 60, expected less than "
                   "deadline_s, which is 60"},
+        WrongFile{"[runtime]\ncheck_parameters = \"off\"\ncheck_parameters_every = 5\n",
+                  "run.toml:3:1: runtime.check_parameters_every is the integer 5, expected 0, "
+                  "because check_parameters is \"off\""},
         WrongFile{"[runtime]\nnonfinite = \"strct\"\n",
                   "run.toml:2:1: runtime.nonfinite is \"strct\", expected one of \"void\", "
                   "\"strict\"; did you mean"},

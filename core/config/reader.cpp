@@ -295,6 +295,9 @@ Status ConfigReader::read_runtime(const Node& node) {
   else if (runtime.heartbeat_s >= runtime.deadline_s)
     return unexpected(*heartbeat, "runtime.heartbeat_s",
                       fmt::format("less than deadline_s, which is {}", runtime.deadline_s));
+  if (runtime.check_parameters_every != 0 && runtime.check_parameters == "off")
+    return unexpected(*find_key(*table, "check_parameters_every"), "runtime.check_parameters_every",
+                      "0, because check_parameters is \"off\"");
   return {};
 }
 

@@ -141,6 +141,12 @@ penstock_status* penstock_set_compare_parameters(penstock_set* set, const pensto
                                         view(advice));
   });
 }
+penstock_status* penstock_set_comparison_due(penstock_set* set, uint32_t* due) {
+  return door(set, [&] {
+    *due = set->set->comparison_due() ? 1 : 0;
+    return Status();
+  });
+}
 penstock_status* penstock_set_agree(penstock_set* set, penstock_str text) {
   return door(set, [&] {
     set->set->agree(view(text));

@@ -235,6 +235,7 @@ Result<std::string> Runtime::report() {
                               {"seed", config_.runtime().seed},
                               {"deterministic", config_.runtime().deterministic},
                               {"forget", config_.runtime().forget},
+                              {"check_parameters_every", config_.runtime().check_parameters_every},
                               {"log_level", config_.runtime().log_level},
                               {"code_paths", code_paths_},
                               {"cuda_devices", devices.ok() ? devices.value() : 0},

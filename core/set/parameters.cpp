@@ -108,10 +108,11 @@ Status Parameters::compare(std::span<const penstock_str> names, std::span<const 
         "single parameter differs",
         set_.name);
   const std::string found = fmt::format(
-      "parameter {} differs between ranks at the first step: rank {} the values of rank {} ({}). "
-      "{}",
-      view(names[differing[0]]), named(all.those_that_differ(differing[0])), group_.ranks()[0],
-      those_of(names, differing), advice);
+      "parameter {} differs between ranks {}: rank {} the values of rank {} ({}). {}",
+      view(names[differing[0]]),
+      set_.attempt == 0 ? "at the first step" : fmt::format("after {} steps", set_.attempt),
+      named(all.those_that_differ(differing[0])), group_.ranks()[0], those_of(names, differing),
+      advice);
   if (asked == "error") return mismatch("{}", found);
   if (set_.rank == 0)
     services_.log.write(LogLevel::warning, "set",

@@ -116,6 +116,36 @@ TEST(Parameters, AreNotComparedInTheMiddleOfAStep) {
   });
 }
 
+TEST(Parameters, AreDueAgainOnceAfterEachNumberOfStepsThatTheRunNames) {
+  const std::string scheme = scheme_text(
+      "compressor = \"none\"", "check_parameters = \"error\"\ncheck_parameters_every = 2\n");
+  with_ranks(2, scheme, [&](Runtime& runtime, uint32_t rank) {
+    auto set = make_set(runtime, kShapes);
+    ASSERT_OK(set.status());
+    ASSERT_OK(compare(**set, {"a"}, {1}));
+    EXPECT_FALSE((*set)->comparison_due());
+    testing::Values gradients{std::vector<float>(12, 1), std::vector<float>(4, 2)};
+    std::string due;
+    for (int step = 1; step <= 5; ++step) {
+      ASSERT_OK((*set)->gradient_ready(0, testing::view_of(gradients[0])));
+      EXPECT_FALSE((*set)->comparison_due()) << "in the middle of a step";
+      ASSERT_OK((*set)->gradient_ready(1, testing::view_of(gradients[1])));
+      ASSERT_OK((*set)->wait_all());
+      ASSERT_OK((*set)->step_end(true));
+      due += (*set)->comparison_due() ? "1" : "0";
+      if (step == 2) {
+        ASSERT_OK(compare(**set, {"a"}, {7}));
+        EXPECT_FALSE((*set)->comparison_due());
+      }
+    }
+    EXPECT_EQ(due, "01010");
+    const Status status = compare(**set, {"a"}, {rank});
+    EXPECT_EQ(status.message(),
+              "parameter a differs between ranks after 5 steps: rank 1 does not hold the values of "
+              "rank 0 (1 of 1 parameters differ: a). Broadcast them first.");
+  });
+}
+
 // The result of a gradient of ones is its learning rate.
 TEST(LearningRates, OfAllGradientsAreToldAtOnceAndNoNumberLeavesOneAsItWas) {
   const std::string scheme =

@@ -100,7 +100,13 @@ Status Set::compare_parameters(std::span<const penstock_str> names,
     return failed_precondition(
         "set '{}': parameters are compared between two steps, but step {} is in progress", name,
         step.index);
+  compared_at_ = attempt;
   return Parameters(*this, services_, declaration_.group()).compare(names, checksums, advice);
+}
+
+bool Set::comparison_due() {
+  const uint64_t every = services_.config.runtime().check_parameters_every;
+  return every != 0 && attempt != compared_at_ && attempt % every == 0 && !step_.under_way();
 }
 
 // The flag is kept only if it fits the scheme, so that the set can go on after a refusal.

@@ -51,6 +51,7 @@ class Set final : private SetContext {
   Status learning_rates(std::span<const double> rates) { return rates_.set_all(rates); }
   Status compare_parameters(std::span<const penstock_str> names,
                             std::span<const uint64_t> checksums, std::string_view advice);
+  bool comparison_due();
   void agree(std::string_view text) { agreement_.compare(std::string(text)); }
   Status agreed() { return agreement_.compared(); }
   Status grad_scale(double scale) { return step_.set_grad_scale(scale); }
@@ -99,6 +100,7 @@ class Set final : private SetContext {
   bool end();  // false: a job or plugin call did not end in time, and the set must not be freed
 
   const Services services_;
+  uint64_t compared_at_ = UINT64_MAX;  // the attempt before which parameters were compared last
   Declaration declaration_;
   Residence residence_;
   Consensus consensus_;

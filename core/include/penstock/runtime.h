@@ -135,8 +135,7 @@ PENSTOCK_API penstock_status* penstock_set_learning_rates(penstock_set* set, con
                                                           uint64_t n_gradients);
 /* Sets the loss scale of the gradients' values (above 0; 1: none), between two steps. */
 PENSTOCK_API penstock_status* penstock_set_grad_scale(penstock_set* set, double grad_scale);
-/* Sets OPTIMIZER_MOMENTUM after the declaration: from now on the optimizer itself applies momentum. FAILED_PRECONDITION if a
- * memory of the set applies momentum too. */
+/* Sets OPTIMIZER_MOMENTUM after the declaration. FAILED_PRECONDITION if a memory of the set applies momentum too. */
 PENSTOCK_API penstock_status* penstock_set_momentum(penstock_set* set);
 /* Compares `text`, lines of the frontend, with the texts of the set's other ranks, beside the step that is under way or comes
  * next. It does not wait. Every rank of the set makes this call in the same steps. [control] */
@@ -146,16 +145,17 @@ PENSTOCK_API penstock_status* penstock_set_agree(penstock_set* set, penstock_str
 PENSTOCK_API penstock_status* penstock_set_agreed(penstock_set* set);
 /* Returns a checksum, equal on all machines; other bytes have it only by chance. `data` may be null if `size` is 0. [any] */
 PENSTOCK_API uint64_t penstock_checksum(const void* data, uint64_t size);
-/* Checks that all ranks hold equal parameters, between two steps, best before the first. `names` and `checksums`
- * [n_parameters] are read during the call, must have one order on all ranks, and may include frozen parameters. If
- * n_parameters is 0 on one rank, it must be 0 on all. Collective over the set's ranks; it waits for ranks like an operation.
- * It sends one small message, and a second message if ranks differ. The report names the first differing parameter and the
- * ranks that differ from the set's first rank, and ends with `advice`, the frontend's words on how to fix it.
- * runtime.check_parameters selects the report: a warning on the set's first rank (default), MISMATCH on every rank, or no
- * check. */
+/* Checks that all ranks hold equal parameters, between two steps. `names` and `checksums` [n_parameters] are read during the
+ * call, must have one order on all ranks, and may include frozen parameters. If n_parameters is 0 on one rank, it must be 0 on
+ * all. Collective over the set's ranks; it waits for ranks like an operation. It sends one small message, and a second one if
+ * ranks differ. The report names the first differing parameter and the ranks that differ from the set's first rank, and ends
+ * with `advice`, the frontend's words on how to fix it. runtime.check_parameters selects the report: a warning on the set's
+ * first rank (default), MISMATCH on every rank, or no check. To be called before the first step, and where *due is 1, between
+ * steps: as many as runtime.check_parameters_every says have ended, and nothing was compared since. [application] */
 PENSTOCK_API penstock_status* penstock_set_compare_parameters(penstock_set* set, const penstock_str* names,
                                                               const uint64_t* checksums, uint64_t n_parameters,
                                                               penstock_str advice);
+PENSTOCK_API penstock_status* penstock_set_comparison_due(penstock_set* set, uint32_t* due);
 /* GIVEN_BUCKETS: moves gradient i to bucket `buckets[i]` from the next step on (copied; PENSTOCK_NO_BUCKET: a bucket of its
  * own). Collective, between two steps, with equal buckets on every rank. State stays with its gradients. In a bucket,
  * gradients travel in the order in which the last step handed them in; uncompressed gradients that lie in memory in that order

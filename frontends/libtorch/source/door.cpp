@@ -126,6 +126,12 @@ Counters GradientSet::counters() const {
           found.moved_bytes, found.dense_moved_bytes, found.forgotten_steps};
 }
 
+bool GradientSet::comparison_due() const {
+  std::uint32_t due = 0;
+  call(penstock_set_comparison_due, &due);
+  return due != 0;
+}
+
 std::string GradientSet::report() const {
   std::string text;
   call(penstock_set_report, &text, take_text);

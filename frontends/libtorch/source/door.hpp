@@ -82,6 +82,9 @@ class GradientSet {
   // The gradients that are not handed in yet when backward is over. Hand them in, in this order.
   std::vector<std::uint64_t> rest() const;
 
+  // Whether check_parameters_every of [runtime] asks for a comparison before the next step.
+  bool comparison_due() const;
+
   // The state of compression on this rank, and the return to such a state.
   std::vector<std::uint8_t> save() const;
   void load(const std::vector<std::uint8_t>& state) const;

@@ -6,6 +6,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -14,6 +15,16 @@
 #include "world.hpp"
 
 namespace penstock::torch {
+namespace {
+
+constexpr std::string_view kAdvice =
+    "Call penstock::torch::broadcast_parameters(*model) before training, or set "
+    "Options::check_parameters = false if they are meant to differ.";
+constexpr std::string_view kLaterAdvice =
+    "Equal ranks stay equal in training, so the program has changed parameters on some ranks only, "
+    "or bits have changed in a message or in memory: start again from a checkpoint.";
+
+}  // namespace
 
 Exchange::Exchange(::torch::optim::Optimizer& optimizer, const NamedTensors& named,
                    const Options& options)
@@ -67,7 +78,10 @@ void Exchange::begin() {
   if (deferred_ != nullptr) deferred_->settle();
   if (results_->may_be_gone()) results_->look();  // no hook ran: a gradient was set by hand
   end(PENSTOCK_STEP_AS_SEEN);
+  if (set_->comparison_due()) compare_parameters(kLaterAdvice);
   tell_options();
+  if (scale_ != told_scale_) set_->call(penstock_set_grad_scale, scale_);
+  told_scale_ = scale_;
   set_->call(penstock_step_begin);
 }
 
@@ -91,7 +105,7 @@ void Exchange::tell_options() {
 // Compares the parameters of the ranks. If they differ, warns or throws, depending on
 // check_parameters in [runtime]. Without this check, such ranks would silently train different
 // models.
-void Exchange::compare_parameters() const {
+void Exchange::compare_parameters(std::string_view advice) const {
   std::vector<penstock_str> names;
   std::vector<std::uint64_t> checksums;
   if (options_.check_parameters) {
@@ -102,9 +116,14 @@ void Exchange::compare_parameters() const {
     }
   }
   set_->call(penstock_set_compare_parameters, names.data(), checksums.data(),
-             std::uint64_t{names.size()},
-             view("Call penstock::torch::broadcast_parameters(*model) before training, or set "
-                  "Options::check_parameters = false if they are meant to differ."));
+             std::uint64_t{names.size()}, view(advice));
+}
+
+void Exchange::scale_next(double scale) {
+  if (!(scale > 0) || !std::isfinite(scale))
+    refuse_argument("set_grad_scale(" + std::to_string(scale) +
+                    "): expected a finite factor above 0; 1 means that the loss is not scaled");
+  scale_ = scale;
 }
 
 void Exchange::check_groups() const {
@@ -141,7 +160,7 @@ void Exchange::close_step() {
   for (const Slot& slot : slots_) slot.check_untouched();
   try {
     if (!agreed_) {
-      if (size_of(options_.ranks) != 1) compare_parameters();
+      if (size_of(options_.ranks) != 1) compare_parameters(kAdvice);
       agreed_ = true;
     }
     hand_in_the_rest();
@@ -223,10 +242,10 @@ void Exchange::end(std::uint32_t outcome) {
   set_->call(penstock_step_end, outcome);
 }
 
-void Exchange::skip() {
+void Exchange::conclude(std::uint32_t outcome) {
   synchronize(true);
   try {
-    end(PENSTOCK_STEP_FORGOTTEN);
+    end(outcome);
   } catch (...) {
     error_ = std::current_exception();  // the core's step stays open; only load() can drop it
     throw;

@@ -64,8 +64,10 @@ class Exchange {
   // Ends a step whose results are there, with `outcome` (PENSTOCK_STEP_*). Does nothing if there is
   // no such step.
   void end(std::uint32_t outcome);
-  // Ends the step as forgotten: its results count as not applied, even if the gradients hold them.
-  void skip();
+  // Waits for the results, and ends the step with `outcome` whatever the gradients hold.
+  void conclude(std::uint32_t outcome);
+  // The factor of the loss of the next backward.
+  void scale_next(double scale);
   // The outcome of the results, between synchronize() and end().
   Results& results() { return *results_; }
   // The optimizer's zero_grad(false) has run.
@@ -92,7 +94,7 @@ class Exchange {
   void hand_in_the_rest();
   void wait_for_results();
   void tell_options();
-  void compare_parameters() const;
+  void compare_parameters(std::string_view advice) const;
   void check_hook_places() const;
   void check_groups() const;
   void check_frozen() const;
@@ -104,6 +106,7 @@ class Exchange {
   const Options options_;
   const std::vector<NamedParameter> named_;
   const std::size_t n_parameters_;
+  double scale_ = 1, told_scale_ = 1;
   std::vector<Slot> slots_;
   std::vector<const void*> hooks_;       // by slot, as far as they are registered
   std::vector<unsigned> earlier_hooks_;  // by slot: the hooks that run before an addition

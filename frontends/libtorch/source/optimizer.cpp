@@ -76,7 +76,16 @@ void DistributedOptimizer::synchronize() {
 }
 
 void DistributedOptimizer::skip_step() {
-  parts_->exchange->skip();
+  step_end(Outcome::forget);
+}
+
+void DistributedOptimizer::step_end(Outcome outcome) {
+  const bool applied = outcome == Outcome::applied;
+  parts_->exchange->conclude(applied ? PENSTOCK_STEP_APPLIED : PENSTOCK_STEP_FORGOTTEN);
+}
+
+void DistributedOptimizer::set_grad_scale(double scale) {
+  parts_->exchange->scale_next(scale);
 }
 
 void DistributedOptimizer::let_go() {

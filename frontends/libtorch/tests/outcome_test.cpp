@@ -119,6 +119,51 @@ void expect_one_batch_left_out(Throw throw_away, bool steps_all_the_same) {
   expect_equal_ends(guarded, without, kLoop, 1);
 }
 
+TEST(LibtorchOutcome, WhatTheProgramSaysOfTheEndOfAStepHolds) {
+  for (const char* scheme : kSchemes) {
+    Training one(scheme), expected(scheme);
+    for (std::int64_t step = 0; step < kLoop; ++step) {
+      // Gradients are taken out for use elsewhere: as if an optimizer had used them in some way
+      // that leaves the parameters as they are.
+      one.backward(step);
+      one.optimizer.synchronize();
+      one.optimizer.zero_grad();
+      one.optimizer.step_end();
+      expected.backward(step);
+      expected.sgd.is_on = false;
+      expected.optimizer.step();
+      expected.optimizer.zero_grad();
+      EXPECT_EQ(one.state(), expected.state()) << scheme << ", step " << step;
+      one.backward(step + kLoop);
+      one.optimizer.step_end(Outcome::forget);
+      one.optimizer.zero_grad();
+      EXPECT_EQ(one.state(), expected.state()) << scheme << ", after a step that is forgotten";
+    }
+    EXPECT_EQ(one.optimizer.counters().forgotten_steps, std::uint64_t(kLoop)) << scheme;
+  }
+}
+
+TEST(LibtorchOutcome, ResidualsKeepTheirSizeWhenTheLossScaleChanges) {
+  Training scaled(kTopK), plain(kTopK);
+  for (std::int64_t step = 0; step < kLoop; ++step) {
+    const float factor = std::ldexp(1.0f, int(step % 3) * 4);
+    scaled.optimizer.set_grad_scale(factor);
+    (scaled.loss(step) * factor).backward();
+    scaled.optimizer.synchronize();
+    for (at::Tensor& parameter : scaled.model->parameters())
+      parameter.mutable_grad().mul_(1 / factor);
+    scaled.optimizer.step();
+    plain.backward(step);
+    plain.optimizer.step();
+    scaled.optimizer.zero_grad();
+    plain.optimizer.zero_grad();
+    for (std::size_t i = 0; i < plain.model->parameters().size(); ++i)
+      EXPECT_TRUE(scaled.model->parameters()[i].equal(plain.model->parameters()[i])) << step;
+  }
+  expect_error(PENSTOCK_INVALID_ARGUMENT, "expected a finite factor above 0",
+               [&] { scaled.optimizer.set_grad_scale(0); });
+}
+
 TEST(LibtorchOutcome, AGuardOfTheNormLeavesOneBatchOutAndNoOther) {
   for (const auto& [name, throw_away] : kWaysToThrowAway) {
     SCOPED_TRACE(name);

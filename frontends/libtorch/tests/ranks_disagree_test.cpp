@@ -33,6 +33,21 @@ TEST_F(RanksDisagree, ParametersThatDifferAreNamedBeforeTheFirstGradientLeaves) 
   EXPECT_EQ(allowed.counters().steps, 1u);
 }
 
+TEST_F(RanksDisagree, ParametersThatPartLaterAreNamedWhereTheRunComparesAgain) {
+  nn::Sequential model = make_model();
+  optim::SGD sgd(model->parameters(), 0.1);
+  DistributedOptimizer optimizer(sgd, model->named_parameters());
+  train(optimizer, model, 0, 3);
+  if (rank() == 1) {
+    const ::torch::NoGradGuard without_history;
+    model->parameters()[2].add_(1.0);
+  }
+  expect_error(PENSTOCK_MISMATCH,
+               "parameter 2.weight differs between ranks after 3 steps: rank 1 does not hold the "
+               "values of rank 0 (1 of 4 parameters differ: 2.weight)",
+               [&] { train(optimizer, model, 3, 4); });
+}
+
 TEST_F(RanksDisagree, ShapesThatDifferAreRefusedOnEveryRank) {
   nn::Sequential model(nn::Linear(6, rank() == 0 ? 4 : 5));
   optim::SGD sgd(model->parameters(), 0.1);

@@ -8,7 +8,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char, c_double, c_int32, c_int64, c_uin
 from penstock._structures import Sized, Text
 
 ABI_MAJOR = 0
-ABI_MINOR = 15
+ABI_MINOR = 16
 OK = 0
 INVALID_ARGUMENT = 1
 FAILED_PRECONDITION = 2
@@ -334,6 +334,7 @@ FUNCTIONS = {
             Str,
         ),
     ),
+    "set_comparison_due": (c_void_p, (c_void_p, POINTER(c_uint32))),
     "set_given_buckets": (c_void_p, (c_void_p, POINTER(c_uint32), c_uint64)),
     "set_forward_times": (c_void_p, (c_void_p, POINTER(c_double), c_uint64, c_double)),
     "gradient_ready": (c_void_p, (c_void_p, c_uint64, POINTER(Tensor), c_void_p)),

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch.distributed.fsdp
-from launch import succeed
+from launch import run_ranks, succeed
 from long_runs import cases
 
 pytestmark = pytest.mark.skipif(
@@ -26,12 +26,22 @@ def test_shards_of_fsdp2_keep_their_shapes(ranks):
     succeed("fsdp_shapes.py", ranks)
 
 
+@pytest.mark.parametrize("ranks", cases((2, 3, 4), (3,)))
+def test_parameters_that_only_some_steps_use_keep_their_residual(ranks):
+    succeed("fsdp_absent.py", ranks)
+
+
+def test_ranks_that_use_different_parameters_are_all_told():
+    done = run_ranks("fsdp_absent.py", 2, "unequal")
+    assert done.stdout.count("was told") == 2, done.stdout
+
+
 SHAPES = [(7, 3), (5,), (2, 4, 3, 3), (1, 6), (8,)]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
 def test_shards_lie_where_torch_puts_them(ranks):
-    from penstock.torch.fsdp_shards import shards_in
+    from penstock.torch.fsdp_shards import Layout
 
     whole = [torch.rand(shape) for shape in SHAPES]
     each = sum(-(-one.shape[0] // ranks) * one[0:1].numel() for one in whole)
@@ -46,7 +56,8 @@ def test_shards_lie_where_torch_puts_them(ranks):
         )
         for number, one in enumerate(whole)
     ]
-    shards = shards_in([SimpleNamespace(fsdp_params=parameters)], range(10, 10 + ranks), len(flat))
+    groups = [SimpleNamespace(fsdp_params=parameters)]
+    shards = Layout(groups, range(10, 10 + ranks), len(flat), None).shards
     expected = {
         f"p{number} of rank {10 + place}": (10 + place, rows)
         for number, one in enumerate(whole)

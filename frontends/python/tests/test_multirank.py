@@ -108,6 +108,11 @@ def test_a_check_of_parameters_that_is_none_is_refused(monkeypatch):
     assert 'PENSTOCK_CHECK_PARAMETERS is "yes", expected "warning", "error" or "off"' in done.stdout
 
 
+@pytest.mark.parametrize("ranks", cases((2, 3, 4), (2,)))
+def test_parameters_are_compared_again_at_every_door(ranks):
+    succeed("parameters_again.py", ranks)
+
+
 @pytest.mark.parametrize("kind", ("DistributedOptimizer", "LocalSteps"))
 def test_where_rank_0_is_outside_the_process_set_the_run_has_averaged_something(kind):
     said = run_ranks("outside.py", 2, kind).stdout

@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define PENSTOCK_ABI_MAJOR 0
-#define PENSTOCK_ABI_MINOR 15
+#define PENSTOCK_ABI_MINOR 16
 
 #ifdef __cplusplus
 extern "C" {

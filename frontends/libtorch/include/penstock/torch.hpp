@@ -131,6 +131,9 @@ struct Counters {
   std::uint64_t forgotten_steps;    // steps whose results were all discarded; not in `steps`
 };
 
+// What became of the results of a step.
+enum class Outcome { applied, forget };
+
 // Adds the exchange of gradients to an optimizer of torch.
 //
 // Between backward and step() the gradients are in transit: they must not be read, and changing
@@ -188,6 +191,15 @@ class DistributedOptimizer {
   // Replaces step(): parameters do not change, and the results are forgotten even if they stay in
   // the gradients. Call it on every rank or on none.
   void skip_step();
+  // Replaces step() if this object cannot see what becomes of the results: they are used elsewhere
+  // (applied), for example copied out of the gradients, or thrown away (forget), as by skip_step().
+  // Waits for them first. Call it on every rank, with an equal outcome.
+  void step_end(Outcome outcome = Outcome::applied);
+
+  // Sets the factor by which the loss of the next backward is scaled; 1: none. Residuals then keep
+  // their true size when the factor changes. Call it before backward, with an equal factor on every
+  // rank. Throws for a factor that is not a finite number above 0.
+  void set_grad_scale(double scale);
 
   // Zeroes the states that memories keep of earlier steps (residuals, momenta, shifts). Call it on
   // every rank or on none, in a loop that discards every step because an earlier step left bad

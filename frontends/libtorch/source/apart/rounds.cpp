@@ -171,7 +171,7 @@ void Rounds::before_step() {
         "LocalSteps takes no further parameter groups; add them to the optimizer before it is "
         "wrapped");
   take_anchors();
-  if (is_checked_) return;
+  if (is_checked_ && !fragments_.front()->set().comparison_due()) return;
   if (size_of(ranks_) != 1) compare_anchors();
   is_checked_ = true;
 }

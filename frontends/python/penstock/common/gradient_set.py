@@ -45,6 +45,7 @@ class GradientSet:
         self.library = library
         self.name = name
         self.n_gradients = len(gradients)
+        self.gradient_names = [spec.name for spec in gradients]
         # True if some gradients lie on devices. Results are then waited for with wait_stream.
         self.is_staged = any(spec.place != HOST for spec in gradients)
         self._handle = c_void_p()
@@ -304,6 +305,12 @@ class GradientSet:
             len(names),
             c.Str.of(advice),
         )
+
+    def comparison_due(self) -> bool:
+        """Whether [runtime] check_parameters_every asks for a comparison before the next step."""
+        due = c_uint32()
+        self._call(self.library.set_comparison_due, byref(due))
+        return bool(due.value)
 
     def set_forward_times(self, first_use_us: Sequence[float], forward_us: float) -> None:
         """Reports times of a forward, in microseconds after its start: the first use of each

@@ -31,6 +31,7 @@ from penstock.torch.buckets import (
     Bucket, check_world, group_of_ddp, memory_shape, mean_of_sparse, numbered,
 )  # fmt: skip
 from penstock.torch.checks import Named
+from penstock.torch.first_step import compare_again_if_due
 from penstock.torch.options import OptimizerOptions
 from penstock.torch.loss_scaling import scaler_above, warn_of_untold_scale
 from penstock.torch.outcome import StepOutcome
@@ -120,6 +121,7 @@ class BucketExchange:
             self.set.set_given_buckets(self._seen)
             self._given, self._given_order = list(self._seen), self._order
         self._order = []
+        compare_again_if_due(self.set, list(zip(self.set.gradient_names, self._parameters)))
         self.options.tell(self.set, self.indices)
         self.options.tell_scale(self.set)
         self._outcome.begin()

@@ -21,7 +21,11 @@ from penstock.common.gradient_set import GradientSet
 from penstock.common.process_sets import members_of
 from penstock.torch import devices, world
 from penstock.torch.checks import Named, check_frozen
-from penstock.torch.first_step import compare_parameters, sparse_everywhere
+from penstock.torch.first_step import (
+    compare_again_if_due,
+    compare_parameters,
+    sparse_everywhere,
+)
 from penstock.torch.gradients import GradientSlot, Slot
 from penstock.torch.idle import IdleSet
 from penstock.torch.options import OptimizerOptions
@@ -255,6 +259,7 @@ class GradientExchange:
             if self.deferral is not None:
                 self.deferral.settle()
             self.end()
+            compare_again_if_due(self.set, self.named, self.settings.check_parameters)
             self.options.tell(self.set, self._indices)
             self.options.tell_scale(self.set)
             self.by_scaler = False

@@ -1,5 +1,6 @@
 """The agreement of the ranks before the first gradient of an optimizer is sent: the core compares
-their parameters, and they collect the names of sparse gradients."""
+their parameters, and they collect the names of sparse gradients. With check_parameters_every of
+[runtime] the core compares the parameters again later."""
 
 from __future__ import annotations
 
@@ -18,6 +19,11 @@ ADVICE = (
     "DistributedOptimizer(check_parameters=False) if they are meant to differ."
 )
 
+LATER_ADVICE = (
+    "Equal ranks stay equal in training, so the script has changed parameters on some ranks only, "
+    "or bits have changed in a message or in memory: start again from a checkpoint."
+)
+
 
 def compare_parameters(gradients: GradientSet, named: Named, check: bool) -> None:
     """Compares the parameters of the ranks. Collective. If they differ, check_parameters of
@@ -25,6 +31,14 @@ def compare_parameters(gradients: GradientSet, named: Named, check: bool) -> Non
     contributes no checksums; then all ranks must do so."""
     checksums = [(name, checksum(gradients, p)) for name, p in named] if check else []
     gradients.compare_parameters(checksums, ADVICE)
+
+
+def compare_again_if_due(gradients: GradientSet, named: Named, check: bool = True) -> None:
+    """Compares the parameters between two steps where check_parameters_every of [runtime] asks for
+    it. Collective."""
+    if gradients.comparison_due():
+        checksums = [(name, checksum(gradients, p)) for name, p in named] if check else []
+        gradients.compare_parameters(checksums, LATER_ADVICE)
 
 
 def sparse_everywhere(

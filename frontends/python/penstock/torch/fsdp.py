@@ -12,12 +12,14 @@ before it (see fsdp_overlap.py); on a device the current stream waits for it. Wi
 call returns when the result is there.
 
 A reduction counts as an applied step if an optimizer of the module's parameters has stepped after
-it. It stays open until the module's next reduction (see outcome.py).
+it. It stays open until the module's next reduction (see outcome.py). Shards of parameters that a
+step does not use travel as zeros, and the step is forgotten for them.
 """
 
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +35,7 @@ from penstock.common.operation import TensorView
 from penstock.common.outcomes import outcome_of
 from penstock.torch import devices, fsdp_overlap, fsdp_shards, world
 from penstock.torch.buckets import check_world
-from penstock.torch.fsdp_operations import all_say, reduce_scatter
+from penstock.torch.fsdp_operations import all_say, reduce_scatter, refuse_comparisons
 from penstock.torch.loss_scaling import scaler_above, warn_of_untold_scale
 from penstock.torch.options import OptimizerOptions
 from penstock.torch.outcome import StepOutcome
@@ -102,9 +104,9 @@ class PenstockReduceScatter:
         # Of a reduction under way: its input, the number of this rank's part, and the output.
         self._under_way: tuple[torch.Tensor, int, torch.Tensor] | None = None
         self._n_ranks = 0  # of the set
-        # For each gradient of the set: its place in the flat buffer, in bytes, and its view.
-        self._views: list[tuple[int, TensorView]] = []
-        self._made_for: Any = None  # elements, element type, operation, parameters with gradients
+        self._layout: fsdp_shards.Layout | None = None
+        self._views: list[TensorView] = []  # for each gradient of the set
+        self._made_for: Any = None  # element type, operation, parameters with gradients
         self._saved: dict[str, Any] = {}  # state loaded before there was a set
 
     def allocate(
@@ -135,6 +137,7 @@ class PenstockReduceScatter:
             )
         _check_buffer(input_tensor)
         open_with("")
+        refuse_comparisons()
         ranks = check_world(group)
         average = op == dist.ReduceOp.AVG
         if self._scheme is None:
@@ -146,7 +149,9 @@ class PenstockReduceScatter:
         if not readable_by_address(work, place=place):
             work = plain_copy(work, "cpu" if place == HOST else work.device)
         self._finish()
-        self._begin(output_tensor, work, ranks or tuple(range(dist.get_world_size())), average)
+        ranks = ranks or tuple(range(dist.get_world_size()))
+        in_buffer = fsdp_shards.parameters_in_buffer(sys._getframe(1))
+        self._begin(output_tensor, work, ranks, average, in_buffer)
         if self._groups:
             if fsdp_overlap.may_travel(self._groups, output_tensor, op):
                 fsdp_overlap.begin(self._finish)
@@ -159,37 +164,46 @@ class PenstockReduceScatter:
         self._set.step_end(c.STEP_APPLIED)
 
     def _begin(
-        self, output: torch.Tensor, flat: torch.Tensor, ranks: tuple[int, ...], average: bool
+        self,
+        output: torch.Tensor,
+        flat: torch.Tensor,
+        ranks: tuple[int, ...],
+        average: bool,
+        in_buffer: list[Any] | None,
     ) -> None:
         """Hands in the gradients of all ranks' `flat`. `_finish` puts this rank's part of their
         compressed mean or sum into `output`."""
         if self._set is None or not self._set.alive:
-            self._make_set(flat, ranks, average)
-        asked = self._asked(flat, average)
+            self._make_set(flat, ranks, average, in_buffer)
+        assert self._set is not None and self._layout is not None
         self._outcome.end()
-        if asked != self._made_for:
+        places = self._layout.places(flat.numel(), in_buffer)
+        if not places or self._asked(flat, average) != self._made_for:
             raise ValueError(
-                f"a module's gradients are {asked[0]} elements of {asked[1]}, in the first step "
-                f"they were {self._made_for[0]} of {self._made_for[1]}, or the operation or the "
+                f"a module's gradients are {flat.numel()} elements of {flat.dtype}, which are not "
+                f"those of the first step ({self._made_for[0]}), or the operation or the "
                 "parameters that require gradients have changed: a PenstockReduceScatter belongs "
                 "to one module, so make one for each, and call reduce_through_penstock again after "
                 "you freeze or unfreeze parameters"
             )
-        assert self._set is not None
         self._options.tell_scale(self._set)
-        self._outcome.begin()
+        self._outcome.begin(number for number, place in enumerate(places) if place is None)
         stream = None
         if devices.place_of(flat) != HOST:
             devices.refuse_capture()
             stream = devices.current_stream(flat)
-        for number, (offset, view) in enumerate(self._views):
-            view.point_at(flat.data_ptr() + offset, flat)
+        for number, (place, view) in enumerate(zip(places, self._views)):
+            holder, first = flat, place
+            if first is None:
+                shape = self._layout.shards[number].shape
+                holder, first = torch.zeros(shape, dtype=flat.dtype, device=flat.device), 0
+            view.point_at(holder.data_ptr() + first * flat.element_size(), holder)
             self._set.ready(number, view, stream)
         self._under_way = (flat, ranks.index(world.current().topology.rank), output)
 
     def _asked(self, flat: torch.Tensor, average: bool) -> tuple[Any, ...]:
         trained = fsdp_shards.requiring_gradients(self._groups)
-        return flat.numel(), flat.dtype, average, trained
+        return flat.dtype, average, trained
 
     def _finish(self) -> None:
         """Waits for the reduction under way, if there is one, and writes its output."""
@@ -205,7 +219,7 @@ class PenstockReduceScatter:
         that was handed in; None if the runtime has ended."""
         assert self._set is not None and self._under_way is not None
         (flat, mine, _), self._under_way = self._under_way, None
-        for _, view in self._views:
+        for view in self._views:
             view.owner = None  # otherwise the buffer would live until the next step
         if not self._set.alive:
             return None
@@ -220,9 +234,12 @@ class PenstockReduceScatter:
         length = flat.numel() // self._n_ranks
         return flat[mine * length : (mine + 1) * length]
 
-    def _make_set(self, flat: torch.Tensor, ranks: tuple[int, ...], average: bool) -> None:
+    def _make_set(
+        self, flat: torch.Tensor, ranks: tuple[int, ...], average: bool, in_buffer: list[Any] | None
+    ) -> None:
         self._groups = weakref.WeakSet(_groups_of(self))
-        shards = fsdp_shards.shards_in(self._groups, ranks, flat.numel())
+        self._layout = fsdp_shards.Layout(self._groups, ranks, flat.numel(), in_buffer)
+        shards = self._layout.shards
         dtype, place = DTYPES[flat.dtype], devices.place_of(flat)
         specs = [
             GradientSpec(one.name, one.shape, dtype, owner=one.owner, place=place)
@@ -237,10 +254,7 @@ class PenstockReduceScatter:
         )
         self._n_ranks = len(ranks)
         self._options.of_new_set()
-        size = flat.element_size()
-        self._views = [
-            (one.first * size, TensorView(one.shape, dtype, place=place)) for one in shards
-        ]
+        self._views = [TensorView(one.shape, dtype, place=place) for one in shards]
         self._made_for = self._asked(flat, average)
         saved, self._saved = self._saved, {}
         self._load(saved)

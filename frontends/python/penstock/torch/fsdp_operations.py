@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
 import torch
 
 from penstock import _library as c
-from penstock.torch import handles
+from penstock.torch import handles, world
 from penstock.torch.collectives.reductions import Average, Min, Sum, reduction_fields
+
+
+_compare_nothing: weakref.WeakSet[Any] = weakref.WeakSet()  # runtimes
+
+
+def refuse_comparisons() -> None:
+    """ValueError if the run compares parameters again and again: under FSDP2 each rank has its own
+    shards."""
+    runtime = world.current()
+    if runtime in _compare_nothing:
+        return
+    every = runtime.report()["check_parameters_every"]
+    if every != 0:
+        raise ValueError(
+            f"check_parameters_every of [runtime] is {every}, but under FSDP2 the ranks hold "
+            "different shards of the parameters, so there is nothing to compare: remove the key"
+        )
+    _compare_nothing.add(runtime)
 
 
 def all_say(is_zero: bool, name: str, ranks: tuple[int, ...]) -> bool:

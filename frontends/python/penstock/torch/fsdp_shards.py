@@ -4,6 +4,8 @@ The buffer has one part for each rank of the group. A part has that rank's shard
 that has a gradient, in the order of FSDP2's parameters. FSDP2 cuts a parameter between rows (or
 between slices of the dimension that `shard_placement_fn` names) and pads the shards of dimension 0
 with zero rows, so that all ranks have equally many elements. The padding belongs to no gradient.
+
+A parameter that the step has not used is *absent*: FSDP2 leaves it out of the buffer.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import math
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 
@@ -25,38 +28,100 @@ class Shard:
     owner: int  # the rank in the world that keeps this shard
 
 
-def shards_in(groups: Collection[Any], ranks: Sequence[int], n_elements: int) -> list[Shard]:
-    """The shards in a flat buffer of `n_elements`, rank by rank. Empty shards are left out.
+class Layout:
+    """The shards of a module: the gradients of its set, rank by rank. Empty shards are left out.
 
     ranks: the group's ranks in the world.
     groups: torch's FSDPParamGroup objects that asked for the reduction. None, if the program calls
     the reducer itself: each rank's part is then one vector. It is one vector, with a warning, also
-    if the shards of the parameters that require gradients are not what the buffer has.
+    if the first buffer, of `n_elements`, is not what the parameters `in_buffer` fill (None: all
+    that require gradients).
     """
-    if groups:
-        try:
-            shards = _of_parameters(groups, ranks, n_elements)
-        except AttributeError as error:
-            shards, why = [], f"this torch's FSDP2 keeps shapes elsewhere ({error})"
-        else:
-            why = (
-                f"FSDP2 reduces {n_elements} elements, which are not those of the parameters that "
-                "require gradients; perhaps some of these got no gradient in the first backward"
-            )
-        if shards:
-            return shards
-        warnings.warn(
-            f"the gradients of a module have no shapes for Penstock, because {why}. Each rank's "
-            "part travels as one vector, so methods for matrices (powersgd, acpsgd) leave it "
-            "dense, and rules by name or by dims see the vector only. Freeze parameters without "
-            "gradients (requires_grad_(False)) before the first backward",
-            stacklevel=2,
-        )
-    length = n_elements // len(ranks)
-    return [
-        Shard(f"part of rank {rank}", (length,), place * length, rank)
-        for place, rank in enumerate(ranks)
-    ]
+
+    def __init__(
+        self,
+        groups: Collection[Any],
+        ranks: Sequence[int],
+        n_elements: int,
+        in_buffer: list[Any] | None,
+    ) -> None:
+        self._groups, self._ranks = groups, ranks
+        self.shards: list[Shard] = []
+        if groups:
+            try:
+                if n_elements == self._room(in_buffer):
+                    self._n_elements, self.shards = self._room(None), self._lying(None)
+                why = (
+                    f"FSDP2 reduces {n_elements} elements, which are not those of the parameters "
+                    "that require gradients"
+                )
+            except AttributeError as error:
+                why = f"this torch's FSDP2 keeps shapes elsewhere ({error})"
+        self._has_shapes = bool(self.shards)
+        if self._has_shapes:
+            return
+        if groups:
+            _warn_of_vectors(why)
+        self._n_elements, length = n_elements, n_elements // len(ranks)
+        self.shards = [
+            Shard(f"part of rank {rank}", (length,), place * length, rank)
+            for place, rank in enumerate(ranks)
+        ]
+
+    def places(self, n_elements: int, in_buffer: list[Any] | None) -> list[int | None]:
+        """For each shard its first element in a step's buffer of `n_elements`; None: it is absent.
+        Empty if the shards do not fill such a buffer."""
+        if n_elements == self._n_elements:
+            return [one.first for one in self.shards]
+        if not self._has_shapes or n_elements != self._room(in_buffer):
+            return []
+        here = {one.name: one.first for one in self._lying(in_buffer)}
+        return [here.get(one.name) for one in self.shards]
+
+    def _cuts(self, in_buffer: list[Any] | None) -> list[_Cut]:
+        """Empty if several groups share the reducer."""
+        if len(self._groups) != 1:
+            return []
+        (group,) = self._groups
+        present = None if in_buffer is None else {id(one) for one in in_buffer}
+        return [
+            _Cut(_name(one, n), tuple(one._orig_size), one.fsdp_placement.dim, len(self._ranks))
+            for n, one in enumerate(_requiring(group))
+            if present is None or id(one) in present
+        ]
+
+    def _room(self, in_buffer: list[Any] | None) -> int:
+        """The number of elements of a buffer of these parameters."""
+        return len(self._ranks) * sum(cut.room() for cut in self._cuts(in_buffer))
+
+    def _lying(self, in_buffer: list[Any] | None) -> list[Shard]:
+        """The shards of these parameters, in a buffer that has no others."""
+        cuts = self._cuts(in_buffer)
+        shards, first = [], 0
+        for place, rank in enumerate(self._ranks):
+            for cut in cuts:
+                shape = cut.shape(place)
+                if math.prod(shape) > 0:
+                    shards.append(Shard(f"{cut.name} of rank {rank}", shape, first, rank))
+                first += cut.room()
+        return shards
+
+
+def _warn_of_vectors(why: str) -> None:
+    warnings.warn(
+        f"the gradients of a module have no shapes for Penstock, because {why}. Each rank's "
+        "part travels as one vector, so methods for matrices (powersgd, acpsgd) leave it "
+        "dense, and rules by name or by dims see the vector only. Freeze parameters without "
+        "gradients (requires_grad_(False)) before the first backward",
+        stacklevel=3,
+    )
+
+
+def parameters_in_buffer(caller: FrameType) -> list[Any] | None:
+    """The FSDPParam objects whose gradients are in the buffer. FSDP2 does not hand them to the
+    reducer, so they are read from the variables of its caller, torch's foreach_reduce. None: the
+    caller is another function, or a torch that has another name for them."""
+    return caller.f_locals.get("fsdp_params")
 
 
 def requiring_gradients(groups: Collection[Any]) -> tuple[int, ...]:
@@ -66,27 +131,6 @@ def requiring_gradients(groups: Collection[Any]) -> tuple[int, ...]:
 
 def _requiring(group: Any) -> list[Any]:
     return [one for one in group.fsdp_params if one.sharded_param.requires_grad]
-
-
-def _of_parameters(groups: Collection[Any], ranks: Sequence[int], n_elements: int) -> list[Shard]:
-    """Empty if the parameters do not fill the buffer."""
-    if len(groups) != 1:
-        return []
-    (group,) = groups
-    cuts = [
-        _Cut(_name(one, number), tuple(one._orig_size), one.fsdp_placement.dim, len(ranks))
-        for number, one in enumerate(_requiring(group))
-    ]
-    if sum(cut.room() for cut in cuts) * len(ranks) != n_elements:
-        return []
-    shards, first = [], 0
-    for place, rank in enumerate(ranks):
-        for cut in cuts:
-            shape = cut.shape(place)
-            if math.prod(shape) > 0:
-                shards.append(Shard(f"{cut.name} of rank {rank}", shape, first, rank))
-            first += cut.room()
-    return shards
 
 
 def _name(parameter: Any, number: int) -> str:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Callable
+
+import torch
+
+from penstock.torch import devices
 
 
 class Gone:
@@ -45,3 +51,68 @@ class Gone:
             was_cleared = self._was_zero is not None and not was_zero[place]
             self.gone[place] = zero[place] and (was_cleared or self._group_of[place] in thrown)
         return self.gone
+
+
+class Arrived:
+    """The results of one step as they arrived in `p.grad` of the parameters."""
+
+    def __init__(self) -> None:
+        self._parameters: Sequence[torch.Tensor] = []
+        # For each parameter the tensor that held its result when it arrived, and its version;
+        # None: the result was not put into the gradient.
+        self._held: list[tuple[weakref.ref[torch.Tensor], int] | None] = []
+        self._reads_results = False  # notes which results are zero when they arrive
+        self._came_zero: Callable[[], list[bool]] | None = None
+
+    def follow(self, parameters: Sequence[torch.Tensor]) -> None:
+        """Follows these parameters from now on."""
+        self._parameters = parameters
+
+    def clear(self) -> None:
+        """Forgets the results, because there is no step."""
+        self._held = []
+
+    def note(self, elsewhere: Iterable[int], may_read: bool) -> None:
+        """Notes the results, which are in the gradients now, except the results of parameters
+        `elsewhere`. may_read: look for results that are zero, if zeros were seen in the place of
+        results before."""
+        gradients = [one.grad for one in self._parameters]
+        self._held = [None if g is None else (weakref.ref(g), g._version) for g in gradients]
+        for number in elsewhere:
+            self._held[number] = None
+        self._came_zero = None
+        if self._reads_results and may_read:
+            nothing = torch.zeros(0)
+            self._came_zero = devices.zeros_later([nothing if g is None else g for g in gradients])
+
+    def is_foreign(self, number: int) -> bool:
+        """Whether the gradient is not the tensor that got the result."""
+        held, gradient = self._held[number], self._parameters[number].grad
+        return held is not None and gradient is not None and held[0]() is not gradient
+
+    def gone(self, numbers: Sequence[int], group_of: Mapping[int, int]) -> Gone:
+        """Looks at these parameters. group_of: the number of a parameter's optimizer."""
+        gone, doubtful = [], {}
+        for place, number in enumerate(numbers):
+            held, gradient = self._held[number], self._parameters[number].grad
+            is_gone = held is None or gradient is None
+            gone.append(is_gone)
+            if not is_gone and (held[0]() is not gradient or gradient._version != held[1]):
+                doubtful[place] = gradient
+        is_zero = self._zeros(list(doubtful.values()))
+        came = self._came_zero
+        was_zero = None if came is None else lambda: [came()[number] for number in numbers]
+        groups = [group_of.get(number, -1) for number in numbers]
+        return Gone(gone, list(doubtful), is_zero, was_zero, groups)
+
+    def _zeros(self, gradients: list[torch.Tensor]) -> Callable[[], list[bool]]:
+        found = devices.zeros_later(gradients)
+
+        def read() -> list[bool]:
+            zeros = found()
+            # Zeros may be thrown away or may have arrived as zeros. From the next step on results
+            # are read on arrival to distinguish both.
+            self._reads_results = self._reads_results or any(zeros)
+            return zeros
+
+        return read

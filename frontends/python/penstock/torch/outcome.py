@@ -25,7 +25,7 @@ from penstock.common.exceptions import HorovodInternalError
 from penstock.common.gradient_set import GradientSet
 from penstock.torch import devices, living_optimizers
 from penstock.torch.evaluations import Evaluations
-from penstock.torch.gone import Gone
+from penstock.torch.gone import Arrived, Gone
 from penstock.torch.taken_out import TakenOut
 
 _live: weakref.WeakSet[StepOutcome] = weakref.WeakSet()
@@ -47,6 +47,7 @@ class StepOutcome:
         self._parameters: list[torch.Tensor] = []
         self._numbers: dict[int, int] = {}  # number of a parameter, by its id
         self._agree: Callable[[bool], bool] | None = None
+        self._absent: frozenset[int] = frozenset()  # gradients that the step has not used
         self._hooks: list[Any] = []
         weakref.finalize(self, _remove, self._hooks)
         self._lock = threading.Lock()
@@ -60,11 +61,7 @@ class StepOutcome:
         self.muted = False  # updates of an earlier step are being applied
         self._serial = 0  # number of the step
         self._begun: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
-        # For each parameter the tensor that held its result when it arrived, and its version;
-        # None: the result was not put into the gradient.
-        self._held: list[tuple[weakref.ref[torch.Tensor], int] | None] = []
-        self._reads_results = False  # notes which results are zero when they arrive
-        self._came_zero: Callable[[], list[bool]] | None = None
+        self._arrived = Arrived()
         self._taken_out = TakenOut()
         self._evaluations = Evaluations()
         self._has_landed = False
@@ -92,6 +89,7 @@ class StepOutcome:
         self.unfollow()
         self._set = gradients
         self._parameters = list(parameters)
+        self._arrived.follow(self._parameters)
         self._numbers = {id(one): number for number, one in enumerate(parameters)}
         self._agree = agree
         self._taken_out.clear()
@@ -125,7 +123,7 @@ class StepOutcome:
         self.stepped = self._has_landed = self._may_be_gone = False
         self._facts.clear()
         self._postponed.clear()
-        self._held = []
+        self._arrived.clear()
 
     def groups(self) -> list[dict[str, Any]]:
         """The parameter groups of all optimizers that were observed."""
@@ -142,12 +140,14 @@ class StepOutcome:
         """True if a step has begun and the core has not received its end."""
         return self._set is not None and self._set.phase >= c.PHASE_OPEN
 
-    def begin(self) -> None:
-        """Begins a step, here and in the core."""
+    def begin(self, absent: Iterable[int] = ()) -> None:
+        """Begins a step, here and in the core. absent: gradients of the set that this step does not
+        use, if `agree` was given; the step is forgotten for them."""
         if self._set is None:
             return
         self._serial += 1
         self.drop()
+        self._absent = frozenset(absent)
         self._looked, self._looked_in = False, 0
         self._set.step_begin()
         self._evaluations.begins(self._set, map(self._numbers_of, living_optimizers.inside))
@@ -157,14 +157,7 @@ class StepOutcome:
         `elsewhere`."""
         if self._set is None or not self.is_open:
             return
-        gradients = [one.grad for one in self._parameters]
-        self._held = [None if g is None else (weakref.ref(g), g._version) for g in gradients]
-        for number in elsewhere:
-            self._held[number] = None
-        self._came_zero = None
-        if self._reads_results and self._agree is None:
-            nothing = torch.zeros(0)
-            self._came_zero = devices.zeros_later([nothing if g is None else g for g in gradients])
+        self._arrived.note(elsewhere, may_read=self._agree is None)
         self._has_landed = self._may_be_gone = True
 
     def look(self) -> None:
@@ -183,7 +176,7 @@ class StepOutcome:
                 return
             self._looked = True
             self._search()
-            gone = self._gone(range(len(self._parameters)))
+            gone = self._arrived.gone(range(len(self._parameters)), self._group_of)
             self._tell(lambda: self._tell_gone(gone))
             self._resume()
 
@@ -206,6 +199,10 @@ class StepOutcome:
             self.look()
             self._resume()
             self.settle()
+        if outcome == c.STEP_APPLIED and self._absent:
+            everything = self._shared(False)
+            self._set.optimizer_step(range(len(everything)), c.OPTIMIZER_ENDS, everything)
+            outcome = c.STEP_AS_SEEN
         self._set.step_end(outcome)
         self.drop()
 
@@ -266,9 +263,9 @@ class StepOutcome:
         is_first = begins or self._begun.get(optimizer) != self._serial
         if begins:
             self._begun[optimizer] = self._serial
-        gone = self._gone(numbers) if self._has_landed and is_first else None
+        gone = self._arrived.gone(numbers, self._group_of) if self._has_landed and is_first else None
         if begins and self._has_landed and self._set is not None:
-            self._taken_out.at_step(self._set.name, numbers, filter(self._is_foreign, numbers))
+            self._taken_out.at_step(self._set.name, numbers, filter(self._arrived.is_foreign, numbers))
         self.stepped = self.stepped or self.is_open
         found_inf = None if begins else getattr(optimizer, "found_inf", None)
         # Fused optimizers receive the scaler's result and skip the step themselves.
@@ -279,11 +276,6 @@ class StepOutcome:
             self._tell_optimizer(numbers, leaves_out, gone)
 
         self._tell(tell)
-
-    def _is_foreign(self, number: int) -> bool:
-        """Whether the gradient is not the tensor that got the result."""
-        held, gradient = self._held[number], self._parameters[number].grad
-        return held is not None and gradient is not None and held[0]() is not gradient
 
     def _numbers_of(self, optimizer: Optimizer) -> list[int]:
         n_all = sum(len(group["params"]) for group in optimizer.param_groups)
@@ -308,34 +300,6 @@ class StepOutcome:
             self._numbers_of(optimizer)
         self._untold |= self._group_of.keys() - before
 
-    # ---- gradients ----
-
-    def _gone(self, numbers: Sequence[int]) -> Gone:
-        gone, doubtful = [], {}
-        for place, number in enumerate(numbers):
-            held, gradient = self._held[number], self._parameters[number].grad
-            is_gone = held is None or gradient is None
-            gone.append(is_gone)
-            if not is_gone and (held[0]() is not gradient or gradient._version != held[1]):
-                doubtful[place] = gradient
-        is_zero = self._zeros(list(doubtful.values()))
-        came = self._came_zero
-        was_zero = None if came is None else lambda: [came()[number] for number in numbers]
-        groups = [self._group_of.get(number, -1) for number in numbers]
-        return Gone(gone, list(doubtful), is_zero, was_zero, groups)
-
-    def _zeros(self, gradients: list[torch.Tensor]) -> Callable[[], list[bool]]:
-        found = devices.zeros_later(gradients)
-
-        def read() -> list[bool]:
-            zeros = found()
-            # Zeros may be thrown away or may have arrived as zeros. From the next step on results
-            # are read on arrival to distinguish both.
-            self._reads_results = self._reads_results or any(zeros)
-            return zeros
-
-        return read
-
     # ---- the core ----
 
     def _tell(self, fact: Callable[[], None]) -> None:
@@ -352,9 +316,8 @@ class StepOutcome:
             return
         # Other ranks may have zeros where this rank has none; asking them at every step would cost
         # too much.
-        is_gone = gone is not None and not gone.doubtful and all(gone.gone)
-        n_gradients = self._set.n_gradients
-        self._set.optimizer_step(range(n_gradients), moment, [is_gone] * n_gradients)
+        is_gone_of = self._shared(gone is not None and not gone.doubtful and all(gone.gone))
+        self._set.optimizer_step(range(len(is_gone_of)), moment, is_gone_of)
 
     def _tell_gone(self, gone: Gone) -> None:
         assert self._set is not None
@@ -366,7 +329,7 @@ class StepOutcome:
             is_gone = gone.gone.count(True) + len(gone.doubtful) == len(gone.gone)
             if is_gone and gone.doubtful:
                 is_gone = self._agree(all(gone.is_zero()))
-            is_gone_of = [is_gone] * self._set.n_gradients
+            is_gone_of = self._shared(is_gone)
             never_used = list(range(len(is_gone_of))) if is_gone and self._untold else []
         if never_used:
             self._set.optimizer_step(never_used, c.OPTIMIZER_ENDS, [True] * len(never_used))
@@ -376,11 +339,16 @@ class StepOutcome:
             self._set.optimizer_step(used, c.OPTIMIZER_ENDS)
         self._set.results_gone(is_gone_of)
 
+    def _shared(self, is_gone: bool) -> list[bool]:
+        """Whether each gradient of a set that the parameters share is gone."""
+        assert self._set is not None
+        return [is_gone or number in self._absent for number in range(self._set.n_gradients)]
+
     def _used_elsewhere(self, is_gone_of: list[bool]) -> list[int]:
         """The gradients of the set that are gone because the script uses them later."""
         if self._agree is None:
             return self._taken_out.among([n for n, is_gone in enumerate(is_gone_of) if is_gone])
-        shared = range(len(self._parameters)) if any(is_gone_of) else ()
+        shared = range(len(self._parameters)) if all(is_gone_of) else ()
         return list(range(len(is_gone_of))) if self._taken_out.among(shared) else []
 
 

@@ -130,8 +130,8 @@ class Rounds:
         if self._on_device:
             devices.refuse_capture_of_steps()
         self.take_anchors()
-        if not self._is_checked:
-            first = self.fragments[0].set
+        first = self.fragments[0].set
+        if not self._is_checked or first.comparison_due():
             anchors = self.anchors().items()
             first.compare_parameters([(name, checksum(first, a)) for name, a in anchors], ADVICE)
             self._is_checked = True
