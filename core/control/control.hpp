@@ -36,8 +36,8 @@ struct OperationRequest {
   std::string holds = {};
   // The outcome if only joined ranks are missing: they may still request the operation (comes), or
   // they add zeros, to a sum that `zeros` describes (adds_zeros), or the request is refused
-  // (refused).
-  enum class IfJoined { comes, adds_zeros, refused } if_joined = IfJoined::comes;
+  // (refused), or it goes on without them (left_out).
+  enum class IfJoined { comes, adds_zeros, refused, left_out } if_joined = IfJoined::comes;
   std::string zeros = {};
 };
 

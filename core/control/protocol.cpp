@@ -222,7 +222,7 @@ std::optional<Meet> decode_meet(Reader& reader) {
   meet.zeros = reader.text();
   if (!reader.finished() || purpose > static_cast<uint32_t>(Purpose::join) ||
       audience > static_cast<uint32_t>(Audience::none) ||
-      if_joined > static_cast<uint32_t>(IfJoined::refused))
+      if_joined > static_cast<uint32_t>(IfJoined::left_out))
     return std::nullopt;
   return meet;
 }

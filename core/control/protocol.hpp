@@ -132,6 +132,7 @@ enum class IfJoined : uint32_t {
   comes = 0,       // they request it too, at the end of a step that other ranks announce to them
   adds_zeros = 1,  // it is a sum, and they add zeros as `zeros` describes
   refused = 2,
+  left_out = 3,  // it goes on without them, and they do not hear of it
 };
 
 // The ranks whose texts a rank receives in a rendezvous.

@@ -182,8 +182,10 @@ void RendezvousTable::complete(Map::iterator found) {
     answer.details.clear();
   } else if (purpose == Purpose::operation) {
     answer.serial = next_serial_++;
-    const std::string& zeros = rendezvous.arrivals.begin()->second.zeros;
-    for (uint32_t rank : missing(found->first, rendezvous))
+    const Arrival& first = rendezvous.arrivals.begin()->second;
+    const std::string& zeros = first.zeros;
+    const bool hear = first.if_joined == IfJoined::adds_zeros;
+    for (uint32_t rank : hear ? missing(found->first, rendezvous) : std::vector<uint32_t>())
       answers_.push_back({rank, {}, true, AddZeros{topic, ranks, zeros, answer.serial}});
   } else if (purpose == Purpose::join) {
     answer.serial = joined_.back();
@@ -273,7 +275,7 @@ bool RendezvousTable::only_joined_are_missing(const RendezvousKey& key,
 void RendezvousTable::go_on_without_joined(Map::iterator found) {
   Rendezvous& rendezvous = found->second;
   const Arrival& first = rendezvous.arrivals.begin()->second;
-  if (first.if_joined == IfJoined::adds_zeros) return complete(found);
+  if (first.if_joined != IfJoined::refused) return complete(found);
   // The absent ranks will not ask for the operation.
   const std::vector<uint32_t> absent = missing(found->first, rendezvous);
   rendezvous.notified.insert(absent.begin(), absent.end());

@@ -76,6 +76,8 @@ void Agreement::compare(std::string text) {
   request.name = fmt::format("what ranks share in set '{}' ({})", set_, ++n_compared_);
   request.ranks = group_.ranks();
   request.signature = std::move(text);
+  // A rank that has joined makes steps without its frontend, so it has nothing to compare.
+  request.if_joined = OperationRequest::IfJoined::left_out;
   services_.control.request(std::move(request),
                             [guard = guard_](Status status, const OperationResponse&) {
                               hear_of_text(*guard, std::move(status));

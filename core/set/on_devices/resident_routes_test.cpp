@@ -133,7 +133,8 @@ TEST(InHostsOnly, PayloadsOfSharesAloneCrossTheBus) {
   // Each rank copies two things to its host: the flag from the inspection and the payload of its
   // share. The host also receives the payload of the owner on the other host.
   const uint64_t payload = uint64_t(kDensity * kNumel / 2) * 8;
-  EXPECT_EQ(moved_by_topk.copied.to_host, kTwoByTwo.size * (kFlag + payload));
+  // The flags: of the gradient, and of both owners' sums.
+  EXPECT_EQ(moved_by_topk.copied.to_host, kTwoByTwo.size * (3 * kFlag + payload));
   EXPECT_EQ(moved_by_topk.copied.to_device, kTwoByTwo.size * payload);
 }
 
@@ -310,11 +311,11 @@ TEST_P(ToOwnersOnlyBy, ResultsHaveTheBitsOfTheCpu) {
 }
 
 // The sum overflows at its owner, though every gradient is finite.
-TEST(ToOwnersOnly, ASumThatIsNotFiniteMakesTheBucketVoid) {
+void expect_an_overflow_to_make_the_bucket_void(const char* route, const char* tables) {
   const DevicesForAll devices;
   const Script script =
       script_of({"topk_nothing_kept", kNothingKept, 0, "topk-simulated", "density = 1.0\n"},
-                kOneHost, "", "shard");
+                kOneHost, tables, route);
   with_device_ranks(script.size, script.scheme, [&](Runtime& runtime, uint32_t rank) {
     const auto shapes = lying_on({{"x", {64}}}, one_each(rank, 0));
     std::vector<Storage> storage = storage_of(shapes);
@@ -326,9 +327,18 @@ TEST(ToOwnersOnly, ASumThatIsNotFiniteMakesTheBucketVoid) {
     const std::string result = storage[0].read();
     float first = 0;
     std::memcpy(&first, result.data(), sizeof first);
-    EXPECT_TRUE(std::isnan(first));
+    EXPECT_TRUE(std::isnan(first)) << route;
     ASSERT_OK(set.value()->step_end(PENSTOCK_STEP_FORGOTTEN));
   });
+}
+
+TEST(ToOwnersOnly, ASumThatIsNotFiniteMakesTheBucketVoid) {
+  expect_an_overflow_to_make_the_bucket_void("shard", "");
+}
+
+TEST(InHostsOnly, ASumThatIsNotFiniteMakesTheBucketVoid) {
+  expect_an_overflow_to_make_the_bucket_void("hierarchical", "");
+  expect_an_overflow_to_make_the_bucket_void("hierarchical", kOverNcclInHosts);
 }
 
 // ---- several sets ----

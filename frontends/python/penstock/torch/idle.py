@@ -43,6 +43,9 @@ class IdleSet:
     def wait_all(self) -> None:
         pass
 
+    def comparison_due(self) -> bool:
+        return False
+
     def step_end(self, outcome: int) -> None:
         pass
 

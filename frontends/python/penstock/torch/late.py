@@ -8,7 +8,8 @@ Learners are Fast", NeurIPS 2009: x(t + 1) = x(t) - lr * mean of g(t - 1).
 At step() the gradients of step t, which are under way, leave `p.grad`, and the mean of step t - 1
 takes their place. In the first step nothing takes their place: `p.grad` is None, and torch's
 optimizers leave such parameters unchanged. The mean is promised to the optimizer when the next step
-begins, so a set counts it as applied; a mean that the program throws away afterwards is lost.
+begins, so a set counts it as applied; a mean that the program throws away afterwards is lost. Every
+rank must throw it away; ranks that differ get an error some steps later.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.torch.exchange import GradientExchange
 
 _APPLY = 'scheme.apply = "previous"'
+COMPARED_EVERY = 8  # steps, of which the ranks compare how many means were applied
 
 
 class LateMeans:
@@ -47,6 +49,8 @@ class LateMeans:
         self.outstanding: dict[int, Slot] = {}  # always empty: forward needs no update
         self._under_way = False  # gradients were handed in, and the step of the set is not over
         self._means: list[torch.Tensor] = []  # in the order of the slots; empty: there are none
+        # Exchanges, and the means of these that the optimizer has applied. Ranks compare both.
+        self._n_exchanges = self._n_applied = 0
         self._holds = False  # means are in p.grad, and no step of the optimizer has used them
         self._is_left_alone = False
         exchange.deferral = self
@@ -87,6 +91,17 @@ class LateMeans:
         for slot, mean in zip(exchange.slots, means):
             slot.parameter.grad, slot.given = mean, None
         self._means, self._under_way, self._holds = [], True, True
+        self._compare_with_ranks()
+
+    def _compare_with_ranks(self) -> None:
+        """The set counts every mean as applied. So once in COMPARED_EVERY steps the ranks compare,
+        beside the exchange, how many their optimizers have applied."""
+        self._n_exchanges += 1
+        if self._n_exchanges % COMPARED_EVERY == 0:
+            self._exchange.set.agree(
+                f"means of {self._n_exchanges} steps that the optimizer has applied: "
+                f"{self._n_applied}\n"
+            )
 
     def throw_held_away(self) -> None:
         """Notes that the means in `p.grad` were thrown away."""
@@ -101,6 +116,7 @@ class LateMeans:
         """Takes the step of the user's optimizer with the means in `p.grad`."""
         self._apply()
         self._holds = False
+        self._n_applied += 1
 
     @torch.no_grad()
     def settle(self) -> None:
@@ -115,6 +131,7 @@ class LateMeans:
             else:
                 for slot in exchange.slots:
                     slot.wait(exchange.set)
+            exchange.set.agreed()
         except HorovodInternalError as error:
             exchange.lose(error)
             raise
@@ -135,6 +152,7 @@ class LateMeans:
             slot.parameter.grad = mean
         self._means = []
         self._apply()
+        self._n_applied += 1
 
     @contextmanager
     def left_alone(self) -> Iterator[None]:
@@ -286,6 +304,7 @@ class LateMethods:
         way. Each rank saves and loads its own, after ``step()``."""
         means = self._deferred.means()
         saved = compression_state.save(self._exchange)
+        saved[compression_state.MEANS_KEY] = torch.tensor(len(means))
         return {**saved, **{f"{compression_state.MEAN_KEY}{n}": one for n, one in means.items()}}
 
     def load_compression_state_dict(self, state_dict: dict[str, torch.Tensor]) -> None:
@@ -293,6 +312,7 @@ class LateMethods:
         equal the steps after the save. Without saved means the next step applies none."""
         rest, means = compression_state.without_means(state_dict)
         self._deferred.check(means)
+        compression_state.warn_of_lost_means(state_dict, len(means))
         self._restart()
         compression_state.load(self._exchange, rest)
         self._deferred.restore(means)

@@ -22,6 +22,7 @@ KEY = "penstock"
 SPARSE_KEY = "penstock.sparse"
 # Means that an optimizer will apply one step late, each by the name of its gradient (late.py).
 MEAN_KEY = "penstock.mean."
+MEANS_KEY = "penstock.means"  # the number of these means
 
 
 def is_ours(key: Any) -> bool:
@@ -73,6 +74,20 @@ def load_shards(exchange: GradientExchange, states: Sequence[dict[str, torch.Ten
     for state in states:
         refuse_means(state)
     return exchange.set.load_shards([bytes_of(state.get(KEY), KEY) for state in states])
+
+
+def warn_of_lost_means(state: Any, n_means: int) -> None:
+    """Says that means are missing with which the state was saved."""
+    n_saved = int(state.get(MEANS_KEY, 0)) if isinstance(state, dict) else 0
+    if n_saved == 0 or n_means != 0:
+        return
+    print(
+        f"penstock warning: the loaded state was saved with {n_saved} means that the next step "
+        f'would apply (keys "{MEAN_KEY}NAME"), and they are missing, so the next step applies '
+        "none: a checkpoint library has left them out, or has filled only the keys that it got",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def refuse_means(state: Any) -> None:

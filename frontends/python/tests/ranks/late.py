@@ -227,6 +227,23 @@ def check_what_cannot_be_done_is_refused() -> None:
         optimizer.step()
 
 
+def check_a_mean_that_one_rank_alone_throws_away_is_an_error_on_every_rank() -> None:
+    if hvd.size() == 1:
+        return
+    model = make_model()
+    optimizer = wrap(model, DENSE)
+    with expect(
+        hvd.HorovodInternalError, "means of 16 steps that the optimizer has applied: 15", ": 14"
+    ):
+        for step in range(20):
+            backward(model, step)
+            optimizer.synchronize()
+            if step == 9 and hvd.rank() == hvd.size() - 1:
+                optimizer.zero_grad()
+            else:
+                optimizer.step()
+
+
 if __name__ == "__main__":
     hvd.init()
     run_checks(globals())
