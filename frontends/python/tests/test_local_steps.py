@@ -186,3 +186,9 @@ def test_the_first_round_says_what_it_sends_and_a_broken_rank_says_so_once():
     assert "averaged nothing" not in said, said
     assert said.count("penstock warning: rank 1: parameter weight (and 1 more) is not finite") == 1
     assert said.index("before the first round") < said.index("a round of 4 steps"), said
+
+
+@pytest.mark.parametrize("ranks", cases((1, 2, 3), (2,)))
+def test_what_scripts_do_around_rounds_and_late_means_leaves_no_trace(ranks):
+    for first in range(1, 1 + cases(400, 12), 50):
+        succeed("scripts_drawn.py", ranks, str(1000 * ranks + first), str(cases(50, 12)))
