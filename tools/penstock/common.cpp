@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -97,7 +98,8 @@ Ran run_program(const std::vector<std::string>& arguments, double seconds) {
   argv.push_back(nullptr);
   const pid_t child = fork();
   if (child == 0) {
-    setpgid(0, 0);  // so that a kill also reaches its children
+    setpgid(0, 0);                     // so that a kill also reaches its children
+    prctl(PR_SET_PDEATHSIG, SIGTERM);  // Ctrl-C reaches only the process group of this command
     dup2(ends[1], STDOUT_FILENO);
     dup2(ends[1], STDERR_FILENO);
     execvp(argv[0], argv.data());

@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import time
 
 import pytest
 from command_test import BUILD, COMMAND, ROOT, compile_plugin, penstock
@@ -53,6 +54,30 @@ def test_doctor_names_a_plugin_path_that_is_no_folder(alone):
               if line["subject"] == "plugin path"}
     assert [states[str(path)] for path in named] == ["warning", "warning", "ok"]
     assert "warning" not in [state for path, state in states.items() if not path.startswith(str(alone))]
+
+
+def test_what_doctor_has_started_ends_with_it(tmp_path):
+    launcher, started = tmp_path / "mpirun", tmp_path / "pid"
+    launcher.write_text(f"#!/bin/sh\necho $$ > {started}.new\nmv {started}.new {started}\nexec sleep 60\n")
+    launcher.chmod(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin"
+    with subprocess.Popen([COMMAND, "doctor"], stdout=subprocess.DEVNULL, env={**os.environ, "PATH": path}) as ran:
+        wait_for(started.exists)
+        ran.terminate()
+    wait_for(lambda: not pathlib.Path(f"/proc/{started.read_text().strip()}").exists())
+
+
+def wait_for(happens):
+    end = time.monotonic() + 60
+    while not happens():
+        assert time.monotonic() < end, "nothing happened within 60 s"
+        time.sleep(0.02)
+
+
+def test_doctor_tells_how_much_shared_memory_ranks_may_take(alone):
+    (line,) = lines_of(doctor(alone), "shared memory")
+    assert re.fullmatch(r"/dev/shm has \d+ of \d+ MiB free: for \d+ ranks over ucx, \d+ over mpi", line["found"])
+    assert ("--shm-size" in line["fix"]) == (line["state"] == "warning")
 
 
 def test_doctor_imports_the_package_and_says_what_fails(tmp_path):

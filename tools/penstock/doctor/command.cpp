@@ -11,11 +11,13 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <kernels/fastest_path.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -31,10 +33,24 @@ struct DoctorOptions {
   bool json = false;
 };
 
+// Of /dev/shm, in MiB for each rank (docs/launch.md).
+constexpr uint64_t kShmOfUcx = 9, kShmOfMpi = 64;
+
 const char* word(Health health) {
   constexpr const char* kWords[] = {"ok", "-", "warning", "problem"};
   return kWords[static_cast<int>(health)];
 }
+
+}  // namespace
+
+// Each line replaces the one before; an empty one clears it.
+void tell_progress(const std::string& what) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  std::fprintf(stderr, "\r\033[K%s%s", what.empty() ? "" : "doctor ", what.c_str());
+  std::fflush(stderr);
+}
+
+namespace {
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
@@ -102,6 +118,24 @@ TestOutcome load_alone(Registry& registry, const PluginFile& file) {
         return {Verdict::warning, std::string(status.message())};
       },
       20);
+}
+
+// Ranks of one host exchange through shared memory. Containers have 64 MiB of it.
+Line shared_memory() {
+  struct statvfs room {};
+  if (statvfs("/dev/shm", &room) != 0)
+    return {"shared memory", Health::warning, "there is no /dev/shm",
+            "mount one (a tmpfs); without it ranks of a host exchange over TCP"};
+  const auto mebibytes = [&](uint64_t blocks) { return blocks * room.f_frsize >> 20; };
+  const uint64_t free = mebibytes(room.f_bavail), of_mpi = free / kShmOfMpi;
+  const std::string found =
+      fmt::format("/dev/shm has {} of {} MiB free: for {} ranks over ucx, {} over mpi", free,
+                  mebibytes(room.f_blocks), free / kShmOfUcx, of_mpi);
+  const bool is_small = of_mpi < std::thread::hardware_concurrency();
+  return {"shared memory", is_small ? Health::warning : Health::fact, found,
+          is_small ? "in a container give more, as in `docker run --shm-size=1g`; with more ranks "
+                     "ucx goes on through System V memory, and mpi over TCP"
+                   : ""};
 }
 
 Line interfaces() {
@@ -278,17 +312,21 @@ void devices(const DoctorOptions& options, const std::filesystem::path& library,
 
 int doctor(const DoctorOptions& options) {
   const std::filesystem::path library = runtime_file();
-  std::vector<Line> lines = {cores(), code_paths(), memory(), interfaces(), runtime(library)};
+  std::vector<Line> lines = {cores(),         code_paths(), memory(),
+                             shared_memory(), interfaces(), runtime(library)};
   std::vector<std::string> usable;
+  tell_progress("loads each plugin in a process of its own");
   plugins(options, lines, usable);
   lines.push_back(transports(usable));
   const bool over_ucx = std::find(usable.begin(), usable.end(), "collective/ucx") != usable.end();
+  tell_progress("looks for launchers and for a Python with torch");
   lines.push_back(mpirun(!over_ucx));
   if (!find_program("mpirun").empty() && lines.back().health != Health::problem)
     lines.push_back(launch());
   if (const std::string python_found = python(lines); !python_found.empty())
     for (Line& line : launcher_lines(python_found)) lines.push_back(std::move(line));
   devices(options, library, lines);
+  tell_progress("");
 
   Json json = Json::array();
   Table table({"STATE", "WHAT", "FOUND"});

@@ -35,6 +35,8 @@ std::string telling_line(const std::string& output) {
 }
 
 Line tried(const std::string& launcher, const std::vector<std::string>& command) {
+  tell_progress(
+      fmt::format("starts two ranks with {}, at most {} s", launcher, int(kLaunchSeconds)));
   const Ran ran = run_program(command, kLaunchSeconds);
   std::string said = telling_line(ran.output);
   if (ran.status < 0)

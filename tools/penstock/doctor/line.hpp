@@ -18,4 +18,7 @@ struct Line {
   Json more = Json::object();  // for programs only
 };
 
+// Says on standard error what takes its time now, if somebody looks at a terminal.
+void tell_progress(const std::string& what);
+
 }  // namespace penstock::command
