@@ -255,6 +255,9 @@ const penstock_plugin_record penstock_plugin = {
 #ifdef SECOND_SYMBOL
 PENSTOCK_EXPORT int another_symbol = 1;
 #endif
+#ifdef CRASH_WHEN_LOADED
+__attribute__((constructor)) static void die(void) { *(volatile int*)8 = 1; }
+#endif
 """
 
 # Mistake -> the test that finds it, and a word of its reason.
@@ -262,6 +265,7 @@ MISTAKES = {
     "": (None, ""),
     "SECOND_SYMBOL": ("one exported symbol", "another_symbol"),
     "MAJOR=7": ("abi", "7"),
+    "CRASH_WHEN_LOADED": ("load", "crashed with signal 11"),
     "CRASH_IN_CREATE": ("create and destroy", "crashed with signal 11"),
     "EXIT_IN_CREATE": ("create and destroy", "ended the process"),
     "HANG_IN_CREATE": ("create and destroy", "not done after 20 s"),
@@ -308,6 +312,14 @@ def test_check_finds_the_mistake(mistake, tmp_path, hanging_check):
     assert status == 1
     assert name in failed, tests
     assert reason in failed[name][1]
+
+
+def test_a_plugin_that_ends_the_process_when_loaded_is_listed_and_described_as_not_usable(tmp_path):
+    compile_plugin(tmp_path, "CRASH_WHEN_LOADED")
+    for words in (("list",), ("describe", "compressor/bad")):
+        ran = penstock("plugins", *words, PENSTOCK_PLUGIN_DIRECTORY=str(tmp_path))
+        assert ran.returncode == 0, ran.stderr
+        assert "crashed with signal 11" in ran.stdout, ran.stdout
 
 
 def test_check_of_something_else_says_what_it_is_not(tmp_path):

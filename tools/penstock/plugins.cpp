@@ -2,6 +2,7 @@
 #include "core/base/nearest.hpp"
 #include "core/base/printable.hpp"
 #include "core/plugin/options.hpp"
+#include "tools/penstock/check/tests.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/fit/matrix.hpp"
 
@@ -79,15 +80,16 @@ Json to_json(const PluginFile& file, Registry& registry) {
             {"source", record.source},
             {"state", "usable"},
             {"problem", ""}};
-  const auto plugin = registry.load(record.kind, record.name);
-  if (!plugin.ok()) {
+  // A damaged file may end the process that loads it.
+  const TestOutcome alone = load_alone(registry, file);
+  if (alone.verdict != Verdict::ok) {
     // A plugin is not faulty if this machine lacks a library that it needs.
-    const bool lacks = plugin.status().code() == Code::not_found;
-    json["state"] = lacks ? "lacks a library" : "not usable";
-    json["problem"] = plugin.status().message();
+    json["state"] = alone.verdict == Verdict::warning ? "lacks a library" : "not usable";
+    json["problem"] = alone.reason;
     return json;
   }
-  for (uint64_t i = 0; i < plugin.value()->n_options; ++i)
+  const auto plugin = registry.load(record.kind, record.name);
+  for (uint64_t i = 0; plugin.ok() && i < plugin.value()->n_options; ++i)
     json["options"].push_back(to_json(*plugin.value()->options[i]));
   return json;
 }

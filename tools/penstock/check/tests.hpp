@@ -3,6 +3,7 @@
 
 #include "core/plugin/host.hpp"
 #include "core/plugin/instances.hpp"
+#include "core/plugin/registry.hpp"
 
 #include <functional>
 #include <memory>
@@ -46,9 +47,13 @@ std::vector<Test> kit_tests(Kind kind);  // of compressors and memories
 std::vector<Test> collective_tests();
 std::vector<Test> scheduler_tests();
 
-// Runs `body` in a child process and returns its outcome. A child that dies, or is not done after
-// `seconds`, has failed; the reason contains the text of its last call of doing().
+// Runs `body` in a child process and returns its outcome. A child that dies has failed, and so has
+// one that uses up `seconds` of a processor, or uses none for so long; the reason contains the text
+// of its last call of doing().
 TestOutcome isolated(const std::function<TestOutcome()>& body, double seconds);
+// Loads a plugin and its libraries in a child process. A library that this machine lacks is a
+// warning; the name of the package to install follows the semicolon.
+TestOutcome load_alone(Registry& registry, const PluginFile& file);
 // Notes the next action of a test, for the report of a crash. The note survives the process.
 void doing(std::string_view what);
 

@@ -108,18 +108,6 @@ Line launch() {
       "usual reasons"};
 }
 
-// Loads a plugin and its libraries in a separate process. A library that this machine lacks is a
-// warning; the name of the package to install follows the semicolon.
-TestOutcome load_alone(Registry& registry, const PluginFile& file) {
-  return isolated(
-      [&]() -> TestOutcome {
-        const Status status = registry.load(file.record.kind, file.record.name).status();
-        if (status.code() != Code::not_found) return status;
-        return {Verdict::warning, std::string(status.message())};
-      },
-      20);
-}
-
 // Ranks of one host exchange through shared memory. Containers have 64 MiB of it.
 Line shared_memory() {
   struct statvfs room {};
