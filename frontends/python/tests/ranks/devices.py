@@ -279,7 +279,7 @@ def check_a_part_of_fsdp2_has_the_bits_of_the_cpu_and_nobody_waits_for_the_devic
     on_cpu, on_device = PenstockReduceScatter(TOPK), PenstockReduceScatter(TOPK)
 
     def part_of(reducer: PenstockReduceScatter, flat: torch.Tensor) -> torch.Tensor:
-        reducer._begin(flat, flat, tuple(range(hvd.size())), True)
+        reducer._begin(flat, flat, tuple(range(hvd.size())), True, None)
         part = reducer._part()
         reducer._set.step_end(c.STEP_APPLIED)
         return part
