@@ -195,7 +195,11 @@ ucs_status_t Context::open_without_dev_shm(Selection selection, uint32_t n_peers
   const std::string list = without_dev_shm(list_of(selection));
   if (list.empty()) return refused;
   selection.transports = list;
-  if (open(selection, n_peers) != UCS_OK) return refused;
+  try {
+    if (open(selection, n_peers) != UCS_OK) return refused;
+  } catch (const sdk::Error&) {
+    return refused;  // the first error is the one that helps
+  }
   sdk::log(PENSTOCK_LOG_WARNING, "collective/ucx",
            sdk::text("UCX got no memory in /dev/shm (", room_in_dev_shm(),
                      "): ", ucs_status_string(refused), ". It goes on with UCX_TLS=", list,
