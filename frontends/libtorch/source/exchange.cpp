@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "apart/rounds.hpp"
+#include "later_advice.hpp"
 #include "memory.hpp"
 #include "world.hpp"
 
@@ -20,9 +21,6 @@ namespace {
 constexpr std::string_view kAdvice =
     "Call penstock::torch::broadcast_parameters(*model) before training, or set "
     "Options::check_parameters = false if they are meant to differ.";
-constexpr std::string_view kLaterAdvice =
-    "Equal ranks stay equal in training, so the program has changed parameters on some ranks only, "
-    "or bits have changed in a message or in memory: start again from a checkpoint.";
 
 }  // namespace
 

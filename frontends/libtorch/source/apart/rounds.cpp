@@ -11,6 +11,7 @@
 #include <map>
 
 #include "../exchange.hpp"
+#include "../later_advice.hpp"
 #include "../world.hpp"
 #include "layers.hpp"
 #include "outer.hpp"
@@ -22,7 +23,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-constexpr char kEqualStart[] =
+constexpr std::string_view kEqualStart =
     "Call penstock::torch::broadcast_parameters(*model) before the first step: LocalSteps adds "
     "equal updates to every rank's anchors, which start from its parameters.";
 
@@ -186,7 +187,8 @@ void Rounds::compare_anchors() {
     checksums.push_back(penstock_checksum(plain.data_ptr(), plain.nbytes()));
   }
   fragments_.front()->set().call(penstock_set_compare_parameters, names.data(), checksums.data(),
-                                 std::uint64_t{names.size()}, view(kEqualStart));
+                                 std::uint64_t{names.size()},
+                                 view(is_checked_ ? kLaterAdvice : kEqualStart));
 }
 
 void Rounds::after_step() {

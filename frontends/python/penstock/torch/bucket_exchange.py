@@ -121,7 +121,7 @@ class BucketExchange:
             self.set.set_given_buckets(self._seen)
             self._given, self._given_order = list(self._seen), self._order
         self._order = []
-        compare_again_if_due(self.set, list(zip(self.set.gradient_names, self._parameters)))
+        compare_again_if_due(self.set, zip(self.set.gradient_names, self._parameters))
         self.options.tell(self.set, self.indices)
         self.options.tell_scale(self.set)
         self._outcome.begin()

@@ -4,13 +4,12 @@ their parameters, and they collect the names of sparse gradients. With check_par
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 
 from penstock.common.gradient_set import GradientSet
 from penstock.common.process_sets import ProcessSet
-from penstock.torch.checks import Named
 from penstock.torch.functions import allgather_object
 from penstock.torch.tensors import in_host_memory
 
@@ -25,20 +24,26 @@ LATER_ADVICE = (
 )
 
 
-def compare_parameters(gradients: GradientSet, named: Named, check: bool) -> None:
+def compare_parameters(
+    gradients: GradientSet,
+    named: Iterable[tuple[str, torch.Tensor]],
+    check: bool = True,
+    advice: str = ADVICE,
+) -> None:
     """Compares the parameters of the ranks. Collective. If they differ, check_parameters of
     [runtime] decides: a warning, or HorovodInternalError on every rank. Without `check` this rank
-    contributes no checksums; then all ranks must do so."""
+    contributes no checksums; then all ranks must do so. advice: the remedy, as a sentence."""
     checksums = [(name, checksum(gradients, p)) for name, p in named] if check else []
-    gradients.compare_parameters(checksums, ADVICE)
+    gradients.compare_parameters(checksums, advice)
 
 
-def compare_again_if_due(gradients: GradientSet, named: Named, check: bool = True) -> None:
+def compare_again_if_due(
+    gradients: GradientSet, named: Iterable[tuple[str, torch.Tensor]], check: bool = True
+) -> None:
     """Compares the parameters between two steps where check_parameters_every of [runtime] asks for
     it. Collective."""
     if gradients.comparison_due():
-        checksums = [(name, checksum(gradients, p)) for name, p in named] if check else []
-        gradients.compare_parameters(checksums, LATER_ADVICE)
+        compare_parameters(gradients, named, check, LATER_ADVICE)
 
 
 def sparse_everywhere(

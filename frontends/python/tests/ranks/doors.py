@@ -34,18 +34,42 @@ def plain(
     of a step on a rank. change: of the mean."""
     module = net()
     for step in range(steps):
-        means = [torch.zeros_like(one) for one in module.parameters()]
-        for rank in ranks:
-            module.zero_grad()
-            backwards(module, step, rank)
-            for mean, one in zip(means, module.parameters()):
-                if one.grad is not None:
-                    mean += one.grad.to_dense() / len(ranks)
+        means = means_of(backwards, module, step, ranks)
         change(means)
-        with torch.no_grad():
-            for mean, one in zip(means, module.parameters()):
-                one -= RATE * mean
+        apply(means, module)
     return [one.detach() for one in module.parameters()]
+
+
+def means_of(
+    backwards: Callable[[Any, int, int], None], module: Any, step: int, ranks: tuple[int, ...]
+) -> list[torch.Tensor]:
+    means = [torch.zeros_like(one) for one in module.parameters()]
+    for rank in ranks:
+        module.zero_grad()
+        backwards(module, step, rank)
+        for mean, one in zip(means, module.parameters()):
+            if one.grad is not None:
+                mean += one.grad.to_dense() / len(ranks)
+    return means
+
+
+@torch.no_grad()
+def apply(means: list[torch.Tensor], module: Any) -> None:
+    for mean, one in zip(means, module.parameters()):
+        one -= RATE * mean
+
+
+def backward_of_all(module: Any, step: int, rank: int) -> None:
+    loss_of(module, step, rank).backward()
+
+
+def net_like(door: Door) -> Net:
+    """A net with the parameters that are behind the door."""
+    net = Net()
+    with torch.no_grad():
+        for one, values in zip(net.parameters(), door.whole()):
+            one.copy_(values)
+    return net
 
 
 def near(got: list[torch.Tensor], wanted: list[torch.Tensor]) -> None:
@@ -64,7 +88,7 @@ def same(one: Door, other: Door) -> None:
 def trains(make: Make) -> None:
     door = make(Net())
     door.train(range(3))
-    near(door.whole(), plain(lambda m, s, r: loss_of(m, s, r).backward()))
+    near(door.whole(), plain(backward_of_all))
 
 
 def accumulates(make: Make) -> None:
@@ -97,7 +121,7 @@ def clips_the_mean(make: Make) -> None:
         for mean in means:
             mean *= 0.05 / (norm + 1e-6)
 
-    near(door.whole(), plain(lambda m, s, r: loss_of(m, s, r).backward(), change=clip))
+    near(door.whole(), plain(backward_of_all, change=clip))
 
 
 def leaves_parameters_out(make: Make) -> None:
@@ -126,28 +150,23 @@ def keeps_residuals_at_their_size(make: Make) -> None:
         same(scaled, unscaled)
 
 
-def forgets_what_is_thrown_away(make: Make) -> None:
+def forgets_what_is_thrown_away(
+    make: Make, tell: Callable[[Any], None] = lambda teller: None
+) -> None:
     throws, plainly = make(Net(), HALF), make(Net(), HALF)
     for step in range(3):
         throws.optimizer.zero_grad()
         throws.backward(50 + step)
         throws.waits()
+        for teller in throws.tellers:
+            tell(teller)
         for door in (throws, plainly):
             door.train(range(step, step + 1))
     same(throws, plainly)
 
 
 def is_told_the_outcome(make: Make) -> None:
-    told, plainly = make(Net(), HALF), make(Net(), HALF)
-    for step in range(3):
-        told.optimizer.zero_grad()
-        told.backward(50 + step)
-        told.waits()
-        for teller in told.tellers:
-            teller.step_end("forget")
-        for door in (told, plainly):
-            door.train(range(step, step + 1))
-    same(told, plainly)
+    forgets_what_is_thrown_away(make, lambda teller: teller.step_end("forget"))
 
 
 def lets_residuals_go(make: Make) -> None:
@@ -155,11 +174,7 @@ def lets_residuals_go(make: Make) -> None:
     door.train(range(3))
     for teller in door.tellers:
         teller.let_go()
-    net = Net()
-    with torch.no_grad():
-        for one, values in zip(net.parameters(), door.whole()):
-            one.copy_(values)
-    fresh = make(net, HALF)
+    fresh = make(net_like(door), HALF)
     for one in (door, fresh):
         one.train(range(3, 5))
     same(door, fresh)
@@ -169,11 +184,7 @@ def resumes(make: Make) -> None:
     door = make(Net(), HALF)
     door.train(range(3))
     saved = [copy.deepcopy(_state_of(one)) for one in door.states]
-    net = Net()
-    with torch.no_grad():
-        for one, values in zip(net.parameters(), door.whole()):
-            one.copy_(values)
-    resumed = make(net, HALF)
+    resumed = make(net_like(door), HALF)
     for holder, state in zip(resumed.states, saved):
         _load(holder, state)
     for one in (door, resumed):
@@ -193,7 +204,7 @@ def trains_on_some_ranks(make: Make) -> None:
     if RANK in MEMBERS:
         door = make(Net(), ranks=MEMBERS)
         door.train(range(3))
-        wanted = plain(lambda m, s, r: loss_of(m, s, r).backward(), ranks=MEMBERS)
+        wanted = plain(backward_of_all, ranks=MEMBERS)
         near(door.whole(), wanted)
     dist.barrier()
 
@@ -229,12 +240,21 @@ def takes_closures(make: Make) -> None:
             return loss
 
         door.optimizer.step(closure)
-    near(door.whole(), plain(lambda m, s, r: loss_of(m, s, r).backward()))
+    near(door.whole(), plain(backward_of_all))
 
 
 def applies_one_step_late(make: Make) -> None:
     door = make(Net(), DENSE + 'apply = "previous"\n')
     door.train(range(3))
+    door.optimizer.flush()
+    module, late = Net(), None
+    for step in range(3):
+        means = means_of(backward_of_all, module, step, tuple(range(SIZE)))
+        if late is not None:
+            apply(late, module)
+        late = means
+    apply(late, module)
+    near(door.whole(), [one.detach() for one in module.parameters()])
 
 
 def updates_in_the_next_forward(make: Make) -> None:
@@ -245,7 +265,7 @@ def updates_in_the_next_forward(make: Make) -> None:
         door.optimizer.step()
     if hasattr(door.optimizer, "flush"):
         door.optimizer.flush()
-    near(door.whole(), plain(lambda m, s, r: loss_of(m, s, r).backward()))
+    near(door.whole(), plain(backward_of_all))
 
 
 CAPABILITIES: dict[str, Callable[[Make], None]] = {

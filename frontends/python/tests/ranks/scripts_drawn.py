@@ -190,15 +190,11 @@ class Script:
     def is_made_anew(self, _: int) -> None:
         if not self.plainly:
             saved = self.saved()
-            self.close_without_a_step()
+            self.close()  # of late means: takes a further step, on the model that is left behind
             self.model = make_model()
             self.optimizer = self.made()
             self.load(saved)
         self.plain(0)
-
-    def close_without_a_step(self) -> None:
-        """close() of late means takes a further step, on the model that is left behind."""
-        self.close()
 
     def freezes(self, _: int) -> None:
         """A layer, for one step; late means are of parameters that require gradients always."""
@@ -302,7 +298,8 @@ if __name__ == "__main__":
             raise
         scripts[0].close()
         # With a delay an exchange may be under way on some ranks only, and would keep close() waiting.
-        if hvd.size() > 1 and scripts[1].way["delay"] == 0:
+        is_late = scripts[1].kind == "late"
+        if hvd.size() > 1 and (is_late or scripts[1].way["delay"] == 0):
             mistake = scripts[1].mistake(seed)
             told = scripts[1].ends_in_an_error(mistake)
             all_told = bool(hvd.allreduce(torch.tensor([int(told)]), op=hvd.Min))

@@ -18,7 +18,7 @@ from penstock.torch.apart.layers import fragments_of
 from penstock.torch.apart.outer import OuterStep
 from penstock.torch.apart.pace import Pace
 from penstock.torch.checks import Named
-from penstock.torch.first_step import checksum
+from penstock.torch.first_step import LATER_ADVICE, compare_parameters
 
 ADVICE = (
     "Call hvd.broadcast_parameters(model.state_dict(), root_rank=0) before the first step: "
@@ -132,8 +132,8 @@ class Rounds:
         self.take_anchors()
         first = self.fragments[0].set
         if not self._is_checked or first.comparison_due():
-            anchors = self.anchors().items()
-            first.compare_parameters([(name, checksum(first, a)) for name, a in anchors], ADVICE)
+            advice = LATER_ADVICE if self._is_checked else ADVICE
+            compare_parameters(first, self.anchors().items(), advice=advice)
             self._is_checked = True
 
     def after_step(self) -> None:
